@@ -1,0 +1,1 @@
+"""The guarded agentic loop: controllers propose, guards dispose, one journal."""

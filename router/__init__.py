@@ -1,0 +1,1 @@
+"""The gateway: settings, decision, wire, operation and command line."""

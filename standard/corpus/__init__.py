@@ -1,0 +1,1 @@
+"""What is known: collections, documents, chunks, and how they get in."""

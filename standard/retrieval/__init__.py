@@ -1,0 +1,1 @@
+"""Finding passages: dense and lexical legs, fusion, links, and what a search shows."""
