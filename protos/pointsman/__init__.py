@@ -1,0 +1,1 @@
+"""Generated stubs and the typed client of pointsman."""

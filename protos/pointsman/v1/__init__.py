@@ -1,0 +1,1 @@
+"""Generated from the protos; see protos/generate.py."""
