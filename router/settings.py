@@ -1,0 +1,303 @@
+"""Every setting, in one place.
+
+Order of precedence, highest first: environment `POINTSMAN_<SECTION>__<KEY>`, the file `pointsman.toml` (in the working
+directory, or named by `POINTSMAN_CONFIG`), the defaults below. `pointsman config` prints what is in force, secrets
+masked; `pointsman config --example` prints a commented file. A bad value stops the start with the key, the problem and
+what is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Field(gt=0.0, le=86_400.0)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Section(BaseModel):
+    """A section of the settings file; unknown keys are refused so that a typo is seen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ServerSettings(Section):
+    """[server] where the gateway listens and how much it takes."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on. Without authentication only loopback is allowed.")
+    port: Port = Field(50051, description="gRPC port; 0 takes a free one.")
+    metrics_port: Port = Field(9464, description="Prometheus port; 0 takes a free one.")
+    max_message_bytes: int = Field(16_777_216, ge=65_536, le=268_435_456, description="Largest message either way.")
+    max_inflight: int = Field(
+        256, ge=1, le=100_000, description="Answers worked on at once; more wait in the queue, then are refused."
+    )
+    max_queued: int = Field(1024, ge=0, le=100_000, description="Answers that may wait for a place.")
+    queue_timeout_seconds: Seconds = Field(5.0, description="Longest wait for a place before RESOURCE_EXHAUSTED.")
+    grace_seconds: Seconds = Field(20.0, description="Time for calls in flight when the server stops.")
+    default_timeout_seconds: Seconds = Field(120.0, description="Time limit of a call that brings no deadline.")
+    deadline_reserve_seconds: float = Field(
+        0.25, ge=0.0, le=60.0, description="Kept back from a caller's deadline for the final answer."
+    )
+    keepalive_seconds: Seconds = Field(60.0, description="Interval of HTTP/2 pings to clients.")
+    min_ping_interval_seconds: Seconds = Field(10.0, description="Clients that ping more often are disconnected.")
+    reflection: bool = Field(True, description="Serve gRPC reflection.")
+
+
+class DatabaseSettings(Section):
+    """[database] PostgreSQL with pgvector."""
+
+    url: SecretStr | None = Field(
+        None, description="postgresql://… of your server; empty = an embedded PostgreSQL in the data directory."
+    )
+    pool_min: int = Field(1, ge=0, le=1000, description="Connections kept open.")
+    pool_max: int = Field(8, ge=1, le=1000, description="Most connections of one process.")
+    max_waiting: int = Field(256, ge=1, le=100_000, description="Callers that may wait for a connection.")
+    acquire_timeout_seconds: Seconds = Field(5.0, description="Longest wait for a connection.")
+    connect_timeout_seconds: Seconds = Field(5.0, description="Longest time to connect.")
+    statement_timeout_seconds: Seconds = Field(15.0, description="Longest time of one statement of a question.")
+    transaction_pooling: bool = Field(
+        False, description="Set behind PgBouncer in transaction mode: no prepared statements."
+    )
+    accept_old_pgvector: bool = Field(False, description="Run on pgvector below 0.8.4, with a warning.")
+
+
+class EmbeddingSettings(Section):
+    """[embedding] the model that turns questions and passages into vectors."""
+
+    model: str = Field(
+        "builtin",
+        description="builtin (all-MiniLM-L6-v2, int8), a sentence-transformers id or folder (extra `models`), "
+        "or openai:NAME for an OpenAI-compatible endpoint.",
+    )
+    base_url: str = Field("", description="Endpoint of openai:NAME.")
+    api_key: SecretStr | None = Field(None, description="Its key.")
+    timeout_seconds: Seconds = Field(10.0, description="Longest time of one call to an endpoint.")
+    threads: int = Field(1, ge=1, le=256, description="Threads of one question's encoding.")
+    ingest_threads: int = Field(2, ge=1, le=256, description="Threads while ingesting.")
+    batch_delay_seconds: float = Field(
+        0.001, ge=0.0, le=1.0, description="Most delay added to collect concurrent questions into one batch."
+    )
+    max_batch: int = Field(32, ge=1, le=1024, description="Most questions of one batch.")
+    max_queued: int = Field(1024, ge=1, le=100_000, description="Most questions waiting to be encoded.")
+
+
+class LlmSettings(Section):
+    """[llm] any OpenAI-compatible server; without base_url answers are extractive."""
+
+    base_url: str = Field("", description="For instance http://localhost:8000/v1; empty = no language model.")
+    api_key: SecretStr | None = Field(None, description="Its key, where it wants one.")
+    model: str = Field("", description="The model for every purpose.")
+    models: dict[str, str] = Field(
+        default_factory=dict,
+        description="A model per purpose: answer, judge, plan, control, compress, critique, condense.",
+    )
+    timeout_seconds: Seconds = Field(60.0, description="Longest time of one call.")
+    first_token_timeout_seconds: Seconds = Field(30.0, description="Longest wait for the first token of a stream.")
+    idle_timeout_seconds: Seconds = Field(15.0, description="Longest silence within a stream.")
+    retries: int = Field(2, ge=0, le=10, description="Retries of a call that failed before any token.")
+    max_concurrency: int = Field(64, ge=1, le=10_000, description="Calls at once; more wait.")
+    max_queued: int = Field(256, ge=0, le=100_000, description="Calls that may wait.")
+    max_output_tokens: int = Field(1024, ge=16, le=131_072, description="Cap of one answer.")
+    context_tokens: int = Field(8192, ge=512, le=2_000_000, description="Most prompt tokens of one call.")
+    prices: dict[str, tuple[float, float, float]] = Field(
+        default_factory=dict,
+        description="US dollars per million tokens by model: [input, cached input, output].",
+    )
+
+
+class RoutingSettings(Section):
+    """[routing] the first policy; UpdateRoutingPolicy overrides it at run time."""
+
+    model: str = Field("", description="Folder of a trained routing model; empty = the shipped one.")
+    threshold: Fraction | None = Field(
+        None, description="complex_probability at or above it is agentic; empty = the model's own."
+    )
+    safe_route: Literal["standard", "agentic"] = Field(
+        "standard", description="Taken where the classifier is not ready, failed, or does not know the language."
+    )
+    max_agentic_share: Fraction | None = Field(
+        None, description="Largest share of a tenant's recent answers that may be agentic; empty = no cap."
+    )
+    sticky_sessions: bool = Field(False, description="Keep a session on the agentic route once it took it.")
+    min_agentic_seconds: float = Field(
+        2.0, ge=0.0, description="With less time left, the agentic route is not taken (a language model is in use)."
+    )
+    expected_agentic_cost_usd: float = Field(
+        0.0, ge=0.0, description="With a smaller cost cap, the agentic route is not taken."
+    )
+    escalate: bool = Field(True, description="Let the standard route hand over when its evidence is insufficient.")
+
+
+class RetrievalSettings(Section):
+    """[retrieval] the first search."""
+
+    depth: int = Field(100, ge=10, le=1000, description="Candidates of each leg before fusion.")
+    ef_search: int = Field(100, ge=10, le=1000, description="HNSW search breadth.")
+
+
+class AgenticSettings(Section):
+    """[agentic] defaults of the loop; a request's budget overrides them."""
+
+    controller: Literal["auto", "llm", "offline"] = Field(
+        "auto", description="auto = llm where a language model is configured, else offline."
+    )
+    max_steps: int = Field(8, ge=1, le=20, description="Steps of a run.")
+    max_tokens: int = Field(60_000, ge=256, le=10_000_000, description="Billed tokens of a run.")
+    max_seconds: Seconds = Field(90.0, description="Wall-clock time of a run.")
+    max_cost_usd: float = Field(1.0, ge=0.0, le=1000.0, description="US dollars of a run.")
+
+
+class JournalSettings(Section):
+    """[journal] what is kept of runs."""
+
+    questions: Literal["text", "hash", "nothing"] = Field(
+        "text", description="What is kept of questions, queries and answers; hash and nothing make a run unreplayable."
+    )
+    retention_days: float = Field(30.0, gt=0.0, le=3650.0, description="Runs older than this are deleted.")
+    detach: bool = Field(False, description="Let a run finish when its last reader has gone.")
+
+
+class LimitSettings(Section):
+    """[limits] what one request may bring."""
+
+    question_chars: int = Field(8192, ge=64, le=1_000_000, description="Longest question, in code points.")
+    history_turns: int = Field(200, ge=0, le=10_000, description="Most turns of history.")
+    turn_chars: int = Field(32_768, ge=64, le=10_000_000, description="Longest turn, in code points.")
+    document_bytes: int = Field(10_485_760, ge=1024, le=268_435_456, description="Largest document.")
+
+
+class LogSettings(Section):
+    """[log] structured logs on stderr."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level shown.")
+    format: Literal["auto", "json", "console"] = Field("auto", description="auto = console on a terminal, else json.")
+
+
+class Settings(BaseSettings):
+    """All of it. `data_dir` holds the embedded database, the lock and the caches."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="POINTSMAN_", env_nested_delimiter="__", extra="forbid", frozen=True, env_file=None
+    )
+
+    data_dir: Path = Field(
+        default_factory=lambda: Path(platformdirs.user_data_dir("pointsman", appauthor=False)),
+        description="Where everything that is kept lies: POINTSMAN_DATA_DIR.",
+    )
+    config: Path | None = Field(None, description="The settings file in use: POINTSMAN_CONFIG.")
+    server: ServerSettings = ServerSettings.model_construct()
+    database: DatabaseSettings = DatabaseSettings.model_construct()
+    embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
+    llm: LlmSettings = LlmSettings.model_construct()
+    routing: RoutingSettings = RoutingSettings.model_construct()
+    retrieval: RetrievalSettings = RetrievalSettings.model_construct()
+    agentic: AgenticSettings = AgenticSettings.model_construct()
+    journal: JournalSettings = JournalSettings.model_construct()
+    limits: LimitSettings = LimitSettings.model_construct()
+    log: LogSettings = LogSettings.model_construct()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is the base class's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments of the command line, then the environment, then the file."""
+        sources: tuple[PydanticBaseSettingsSource, ...] = (init_settings, env_settings)
+        path = config_path()
+        return (*sources, TomlConfigSettingsSource(settings_cls, toml_file=path)) if path else sources
+
+
+class BadSettings(Exception):
+    """A setting is wrong; `problems` holds one line each: key, problem, what is allowed."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def config_path() -> Path | None:
+    """The settings file in force: POINTSMAN_CONFIG, else ./pointsman.toml where it exists."""
+    named = os.environ.get("POINTSMAN_CONFIG", "")
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            raise BadSettings([f"POINTSMAN_CONFIG: no file {path}"])
+        return path
+    path = Path("pointsman.toml")
+    return path if path.is_file() else None
+
+
+def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are validated by the model
+    """Read and check the settings; `overrides` are sections or keys that win over everything.
+
+    Raises BadSettings with every problem found.
+    """
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        raise BadSettings([_problem(dict(item)) for item in error.errors()]) from None
+    except (SettingsError, ValueError) as error:
+        raise BadSettings([f"settings: {error}"]) from None
+
+
+def _problem(item: dict[str, Any]) -> str:
+    path = [str(part) for part in item["loc"]]
+    key = ".".join(path)
+    variable = "POINTSMAN_" + "__".join(part.upper() for part in path)
+    given = item.get("input")
+    shown = "***" if path and path[-1] in {"api_key", "url"} else repr(given)[:80]
+    return f"{key} ({variable}): {item['msg']}; given: {shown}"
+
+
+def masked(settings: Settings) -> dict[str, Any]:
+    """The settings as plain JSON values, secrets masked."""
+    return settings.model_dump(mode="json")
+
+
+def example_toml() -> str:
+    """A commented settings file with every key and its default."""
+    lines = ["# pointsman.toml: every key with its default. Environment POINTSMAN_<SECTION>__<KEY> wins over it.", ""]
+    for name, field in Settings.model_fields.items():
+        if name == "config":
+            continue
+        section = field.annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            lines += ["", f"[{name}]"]
+            for key, inner in section.model_fields.items():
+                default = inner.get_default(call_default_factory=True)
+                lines += [f"# {inner.description}", f"{'# ' if default is None else ''}{key} = {_toml(default)}"]
+        else:
+            lines += [
+                f"# {field.description}",
+                f"# {name} = {_toml(str(field.get_default(call_default_factory=True)))}",
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: object) -> str:
+    if value is None:
+        return '""'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dict):
+        return "{}"
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
