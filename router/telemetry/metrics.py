@@ -120,7 +120,9 @@ class Metrics:
                 self._stages[stage].observe(value)
 
     def answered(self, answer: Answer, tenant: str) -> None:
-        """Count a finished answer."""
+        """Count a finished answer; dry runs are none."""
+        if answer.outcome is None or answer.stop_reason is None:
+            return
         route = answer.route.value
         self.answers.labels(route, answer.outcome.value, answer.stop_reason.value).inc()
         self.answer_seconds.labels(route).observe(answer.timings.total_seconds)

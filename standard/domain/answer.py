@@ -139,13 +139,16 @@ class Timings:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The folded stream of events: what a unary call returns. `route` is the final route, after any escalation."""
+    """The folded stream of events: what a unary call returns.
+
+    `route` is the final route, after any escalation. `outcome` and `stop_reason` are None for a dry run.
+    """
 
     request_id: str
     text: str
     source: AnswerSource
-    outcome: Outcome
-    stop_reason: StopReason
+    outcome: Outcome | None
+    stop_reason: StopReason | None
     route: Route
     decision: Decision
     citations: tuple[Citation, ...] = ()

@@ -56,7 +56,8 @@ class RetrievedPassage:
 
     `score` is the fused score (0-1, comparable within one search). `dense_score` is the cosine similarity (-1..1) and
     `dense_rank` its place in the dense leg (0 = best), None where that leg did not return it; likewise `lexical_score`
-    (BM25, >= 0) and `lexical_rank`. `rerank_score` is set by a reranker. `via` tells how it was found: search, link, read.
+    (BM25, >= 0) and `lexical_rank`. `rerank_score` is set by a reranker. `via` tells how it was
+    found: search, link, read.
     """
 
     passage: Passage
@@ -83,8 +84,8 @@ class StageSeconds:
 class SearchResult:
     """What one search brought: `passages` best first (at most k), and the head of the fused list for evidence.
 
-    `candidates` holds the first `depth` (default 20) fused passages including those beyond k: the evidence features read
-    them. `term_idf` maps each lexeme of the query to its inverse document frequency in the collection; `corpus_size` is
+    `candidates` holds the first `depth` (default 20) fused passages including those beyond k: the evidence features
+    read them. `term_idf` maps each lexeme of the query to its inverse document frequency in the collection; `corpus_size` is
     the collection's number of passages. `vectors` is (len(candidates), d) float32, the embeddings of the candidates in
     their order, or None where the backend cannot give them.
     """

@@ -43,8 +43,8 @@ class Budget:
 class Question:
     """A validated question.
 
-    `route` forces a route (None = decide). `threshold` (0-1) overrides the policy's. `top_k` is 1-100. `deadline` is the
-    event loop's time (loop.time()) at which an answer must be out, reserve already taken off; None = no deadline.
+    `route` forces a route (None = decide). `threshold` (0-1) overrides the policy's. `top_k` is 1-100. `deadline` is
+    the event loop's time (loop.time()) at which an answer must be out, reserve already taken off; None = no deadline.
     """
 
     text: UntrustedText

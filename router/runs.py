@@ -1,0 +1,87 @@
+"""Runs in flight: one producer, any number of readers, each of whom sees every event from where they ask.
+
+A run's events are kept in one list that its own budgets bound, so that a slow reader holds back nobody: neither the
+model's connection nor another reader. When the last reader leaves, the run is cancelled (unless runs are detached).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from standard.domain.event import Event
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from standard.domain.event import EventBody
+
+
+@dataclass(slots=True, eq=False)
+class LiveRun:
+    """A run that this process works on. `error` is set when it ended without an answer."""
+
+    tenant: str
+    request_id: str
+    body_hash: str
+    events: list[Event] = field(default_factory=list)
+    finished: bool = False
+    error: BaseException | None = None
+    readers: int = 0
+    task: asyncio.Task[None] | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def append(self, body: EventBody, text: str) -> Event:
+        """Number a body and wake the readers."""
+        event = Event(len(self.events) + 1, body, text)
+        self.events.append(event)
+        self._wake()
+        return event
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """End the run for its readers; with an error they get it after the events there are."""
+        self.error = error
+        self.finished = True
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def read(self, after_sequence: int = 0) -> AsyncIterator[Event]:
+        """Yield the events after `after_sequence`, then new ones as they come; raise the run's error at its end."""
+        position = max(after_sequence, 0)
+        while True:
+            changed = self._changed
+            while position < len(self.events):
+                position += 1
+                yield self.events[position - 1]
+            if self.finished:
+                if self.error is not None:
+                    raise self.error
+                return
+            if changed is self._changed:
+                await changed.wait()
+
+
+class RunRegistry:
+    """The live runs of this process by (tenant, request_id)."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, str], LiveRun] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def get(self, tenant: str, request_id: str) -> LiveRun | None:
+        """The live run of that name, if this process has it."""
+        return self._runs.get((tenant, request_id))
+
+    def add(self, run: LiveRun) -> None:
+        """Make a run findable."""
+        self._runs[run.tenant, run.request_id] = run
+
+    def remove(self, run: LiveRun) -> None:
+        """Forget a run that ended."""
+        self._runs.pop((run.tenant, run.request_id), None)
