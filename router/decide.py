@@ -16,8 +16,9 @@ from standard.domain.question import Route
 class Signals:
     """What the models say, each a probability (0-1) that the question needs the agentic route.
 
-    `text` and `evidence` are the single models' (None: did not speak); `combined` is calibrated over both where evidence
-    is there, else it is the text's. `knows_language` is False where the embedder can't do the question's language.
+    `text` and `evidence` are the single models' (None: did not speak); `combined` is calibrated over both where
+    evidence is there, else it is the text's. `knows_language` is False where the embedder can't do the question's
+    language.
     """
 
     text: float | None = None
@@ -44,8 +45,8 @@ class Circumstances:
     """What else bears on the decision.
 
     `forced` and `threshold` come from the request; `session_route` is the session's earlier final route;
-    `agentic_share` (0-1) the tenant's recent share; `seconds_left` and `cost_left_usd` what the caller's limits leave (None: no limit);
-    `priced` says whether an agentic answer costs time and money at all (a language model is in use).
+    `agentic_share` (0-1) the tenant's recent share; `seconds_left` and `cost_left_usd` what the caller's limits leave
+    (None: no limit); `priced` says whether an agentic answer costs time and money at all (a language model is in use).
     """
 
     forced: Route | None = None

@@ -85,9 +85,9 @@ class SearchResult:
     """What one search brought: `passages` best first (at most k), and the head of the fused list for evidence.
 
     `candidates` holds the first `depth` (default 20) fused passages including those beyond k: the evidence features
-    read them. `term_idf` maps each lexeme of the query to its inverse document frequency in the collection; `corpus_size` is
-    the collection's number of passages. `vectors` is (len(candidates), d) float32, the embeddings of the candidates in
-    their order, or None where the backend cannot give them.
+    read them. `term_idf` maps each lexeme of the query to its inverse document frequency in the collection;
+    `corpus_size` is the collection's number of passages. `vectors` is (len(candidates), d) float32, the embeddings of
+    the candidates in their order, or None where the backend cannot give them.
     """
 
     passages: tuple[RetrievedPassage, ...]
