@@ -1,6 +1,13 @@
+-- readable-by: 1
 -- Corpus, partitioned by index generation, and the journal of runs.
 -- A collection's chunks live in partitions of the generation that is active; re-embedding builds another generation
 -- beside it and switches `active_generation` in one transaction.
+--
+-- Generation 7 has the partitions chunk_7, sentence_7 and posting_7, made when the generation is. Writers and searches
+-- name the partition itself, so that creating or dropping another collection never waits for them. Vectors are
+-- L2-normalised, so the inner product is the cosine; past some thousand chunks a partition gets the index
+--   using hnsw ((embedding::halfvec(DIMENSIONS)) halfvec_ip_ops)
+-- which serves  order by embedding::halfvec(DIMENSIONS) <#> $1::halfvec(DIMENSIONS).
 
 create table collection (
     collection_id     bigint generated always as identity primary key,
@@ -51,7 +58,8 @@ create index on document using gin (metadata jsonb_path_ops);
 create table chunk (
     generation_id   bigint not null,
     chunk_key       bigint not null,                     -- from chunk_key_seq
-    document_key    bigint not null references document on delete cascade,
+    document_key    bigint not null,                     -- of document; no foreign key: its checks would take a lock on
+                                                         -- document whenever a partition is made or dropped
     position        int not null,                        -- counts chunks of the document from 0
     start_offset    int not null,                        -- code points in document.text, half-open
     end_offset      int not null,
@@ -62,12 +70,12 @@ create table chunk (
     content_hash    text not null,
     token_count     int not null,
     lexical_length  int not null,                        -- number of lexeme positions
-    lexemes         tsvector not null,
+    lexemes         tsvector not null,                   -- of title, section heading and text
     embedding       halfvec not null,
     verdict         text not null default 'pass' check (verdict in ('pass', 'flag', 'neutralise', 'quarantine')),
     scan            jsonb not null default '{}',         -- rule version, techniques, reasons
     primary key (generation_id, chunk_key),
-    unique (generation_id, document_key, position)
+    unique (document_key, position, generation_id)
 ) partition by list (generation_id);
 
 create sequence chunk_key_seq as bigint cache 1000;
