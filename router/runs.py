@@ -30,6 +30,7 @@ class LiveRun:
     error: BaseException | None = None
     readers: int = 0
     task: asyncio.Task[None] | None = None
+    _held: Event | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, body: EventBody, text: str) -> Event:
@@ -39,8 +40,18 @@ class LiveRun:
         self._wake()
         return event
 
+    def hold(self, body: EventBody, text: str) -> None:
+        """Number the last event but keep it from the readers until `finish`: it is recorded first."""
+        self._held = Event(len(self.events) + 1, body, text)
+
+    def recordable(self) -> list[Event]:
+        """Every event so far, a held one included."""
+        return self.events if self._held is None else [*self.events, self._held]
+
     def finish(self, error: BaseException | None = None) -> None:
         """End the run for its readers; with an error they get it after the events there are."""
+        if error is None and self._held is not None:
+            self.events.append(self._held)
         self.error = error
         self.finished = True
         self._wake()
@@ -77,6 +88,10 @@ class RunRegistry:
     def get(self, tenant: str, request_id: str) -> LiveRun | None:
         """The live run of that name, if this process has it."""
         return self._runs.get((tenant, request_id))
+
+    def all(self) -> list[LiveRun]:
+        """Every live run of this process."""
+        return list(self._runs.values())
 
     def add(self, run: LiveRun) -> None:
         """Make a run findable."""

@@ -1,0 +1,69 @@
+"""What the gateway is made of, as the gateway sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from router.decide import Signals
+    from router.journal.store import Journal
+    from router.policy import PolicyStore
+    from router.settings import Settings
+    from router.telemetry.metrics import Metrics
+    from standard.domain.event import Emit
+    from standard.domain.outcome import RouteResult
+    from standard.domain.passage import Retriever, SearchResult
+    from standard.domain.question import Question
+
+
+class RoutingModels(Protocol):
+    """The text and the evidence model, as the gateway sees them."""
+
+    @property
+    def version(self) -> str:
+        """Version of the artifact."""
+        ...
+
+    def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:
+        """What the text alone says."""
+        ...
+
+    async def signals(self, question: Question, vector: NDArray[np.float32], first: SearchResult) -> Signals:
+        """What text and first retrieval say together."""
+        ...
+
+    def explain(self, question: Question, vector: NDArray[np.float32]) -> list[tuple[str, float]]:
+        """What moved the text's probability: (feature, log-odds), strongest first."""
+        ...
+
+
+class RouteHandler(Protocol):
+    """A route: answers a question from its first retrieval, emitting events on the way."""
+
+    async def __call__(
+        self, question: Question, vector: NDArray[np.float32], first: SearchResult, *, emit: Emit, may_escalate: bool
+    ) -> RouteResult:
+        """Answer; with `may_escalate` the standard route may hand over instead of answering."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayParts:
+    """What the gateway is made of; `models` returns None while no routing model is ready."""
+
+    embed: Callable[[str], Awaitable[NDArray[np.float32]]]
+    retriever: Retriever
+    models: Callable[[], RoutingModels | None]
+    standard: RouteHandler
+    agentic: RouteHandler
+    has_llm: bool
+    journal: Journal
+    policies: PolicyStore
+    metrics: Metrics
+    settings: Settings
