@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 import uuid
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
@@ -25,7 +25,7 @@ from standard.domain.errors import AlreadyExists, FailedPrecondition, InvalidInp
 from standard.domain.event import Completed, Event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
     from types import TracebackType
 
     from router.parts import GatewayParts
@@ -62,14 +62,15 @@ class Gateway:
     async def answer(self, question: Question) -> Answer:
         """Answer a question: the folded stream."""
         answer: Answer | None = None
-        async for event in self.stream(question):
-            if isinstance(event.body, Completed):
-                answer = event.body.answer
+        async with aclosing(self.stream(question)) as events:
+            async for event in events:
+                if isinstance(event.body, Completed):
+                    answer = event.body.answer
         if answer is None:
             raise FailedPrecondition("the run ended without an answer")
         return answer
 
-    async def stream(self, question: Question) -> AsyncIterator[Event]:
+    async def stream(self, question: Question) -> AsyncGenerator[Event]:
         """Answer a question as events; the last is Completed.
 
         A request id that is known with the same body attaches to that run or replays it; with another body it is
@@ -83,20 +84,23 @@ class Gateway:
             async with self._admission.place():
                 # Another call of the same id may have begun while this one waited for a place.
                 run = self._runs.get(question.scope.tenant, question.request_id) or self._begin(question, digest)
-                async for event in self._read(run, digest, 0):
-                    yield event
+                async with aclosing(self._read(run, digest, 0)) as events:
+                    async for event in events:
+                        yield event
         else:
-            async for event in self._read(run, digest, 0):
-                yield event
+            async with aclosing(self._read(run, digest, 0)) as events:
+                async for event in events:
+                    yield event
 
-    async def resume(self, tenant: str, request_id: str, after_sequence: int, reply: str) -> AsyncIterator[Event]:
+    async def resume(self, tenant: str, request_id: str, after_sequence: int, reply: str) -> AsyncGenerator[Event]:
         """Re-attach to a run after an event: a live one continues, a finished one is replayed from the journal."""
         run = self._runs.get(tenant, request_id)
         if reply:
             raise FailedPrecondition(f"run {request_id!r} does not wait for input")
         if run is not None:
-            async for event in self._read(run, run.body_hash, after_sequence):
-                yield event
+            async with aclosing(self._read(run, run.body_hash, after_sequence)) as events:
+                async for event in events:
+                    yield event
             return
         for event in await self._replay(tenant, request_id, after_sequence):
             yield event
@@ -120,13 +124,14 @@ class Gateway:
         run.task = self._tasks.create_task(self._produce(run, question), name=f"run {question.request_id}")
         return run
 
-    async def _read(self, run: LiveRun, digest: str, after_sequence: int) -> AsyncIterator[Event]:
+    async def _read(self, run: LiveRun, digest: str, after_sequence: int) -> AsyncGenerator[Event]:
         if run.body_hash != digest:
             raise AlreadyExists(f"request_id {run.request_id!r} was used for another question")
         run.readers += 1
         try:
-            async for event in run.read(after_sequence):
-                yield event
+            async with aclosing(run.read(after_sequence)) as events:
+                async for event in events:
+                    yield event
         finally:
             run.readers -= 1
             abandoned = run.readers == 0 and not run.finished and not self._parts.settings.journal.detach

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from standard.domain.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from standard.domain.event import EventBody
 
@@ -60,7 +60,7 @@ class LiveRun:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def read(self, after_sequence: int = 0) -> AsyncIterator[Event]:
+    async def read(self, after_sequence: int = 0) -> AsyncGenerator[Event]:
         """Yield the events after `after_sequence`, then new ones as they come; raise the run's error at its end."""
         position = max(after_sequence, 0)
         while True:

@@ -1,0 +1,1 @@
+"""The gRPC edge: the one place that knows the wire."""

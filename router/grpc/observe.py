@@ -1,0 +1,164 @@
+"""Counts every RPC by the names of grpc-ecosystem's Prometheus metrics.
+
+There is no ready-made aio interceptor that is cheap: label children are looked up once a method and kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from grpc import aio
+
+from router.grpc.errors import code_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from prometheus_client import Counter, Histogram
+
+    from router.telemetry.metrics import Metrics
+
+
+@dataclass(slots=True)
+class _Method:
+    """The label children of one method."""
+
+    started: Counter
+    received: Counter
+    sent: Counter
+    seconds: Histogram
+    labels: tuple[str, str, str]
+
+
+class ObserveRpcs(aio.ServerInterceptor):
+    """A server interceptor that wraps each handler once and keeps it."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._wrapped: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Return the wrapped handler of the call's method."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        name = handler_call_details.method
+        kept = self._wrapped.get(name)
+        if kept is not None and kept[0] is handler:
+            return kept[1]
+        wrapped = self._wrap(name, handler)
+        self._wrapped[name] = (handler, wrapped)
+        return wrapped
+
+    def _wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        _, service, rpc = name.split("/", 2)
+        kind = (
+            ("bidi_stream" if handler.response_streaming else "client_stream")
+            if handler.request_streaming
+            else ("server_stream" if handler.response_streaming else "unary")
+        )
+        metrics = self._metrics
+        labels = (kind, service, rpc)
+        method = _Method(
+            metrics.grpc_started.labels(*labels),
+            metrics.grpc_received.labels(*labels),
+            metrics.grpc_sent.labels(*labels),
+            metrics.grpc_seconds.labels(*labels),
+            labels,
+        )
+        if kind == "unary":
+            return grpc.unary_unary_rpc_method_handler(
+                self._unary(handler.unary_unary, method), handler.request_deserializer, handler.response_serializer
+            )
+        if kind == "server_stream":
+            return grpc.unary_stream_rpc_method_handler(
+                self._server_stream(handler.unary_stream, method),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        if kind == "client_stream":
+            return grpc.stream_unary_rpc_method_handler(
+                self._client_stream(handler.stream_unary, method),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        return handler  # reflection alone
+
+    def _handled(self, method: _Method, context: Any, started: float, error: BaseException | None) -> None:  # noqa: ANN401
+        method.seconds.observe(time.perf_counter() - started)
+        if isinstance(error, asyncio.CancelledError):
+            left = context.time_remaining()
+            code = "DeadlineExceeded" if left is not None and left <= 0.0 else "Canceled"
+        elif error is None or isinstance(error, aio.AbortError):
+            code = code_name(context.code())
+        else:
+            code = "Unknown"
+        self._metrics.grpc_handled.labels(*method.labels, code).inc()
+
+    def _unary(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401 - grpc's handlers are untyped
+        async def observed(request: object, context: object) -> object:
+            started = time.perf_counter()
+            method.started.inc()
+            method.received.inc()
+            error: BaseException | None = None
+            try:
+                response: object = await behaviour(request, context)
+            except BaseException as caught:
+                error = caught
+                raise
+            else:
+                method.sent.inc()
+                return response
+            finally:
+                self._handled(method, context, started, error)
+
+        return observed
+
+    def _server_stream(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401
+        async def observed(request: object, context: object) -> AsyncIterator[object]:
+            started = time.perf_counter()
+            method.started.inc()
+            method.received.inc()
+            error: BaseException | None = None
+            try:
+                async for response in behaviour(request, context):
+                    method.sent.inc()
+                    yield response
+            except BaseException as caught:
+                error = caught
+                raise
+            finally:
+                self._handled(method, context, started, error)
+
+        return observed
+
+    def _client_stream(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401
+        async def observed(requests: AsyncIterator[object], context: object) -> object:
+            async def counted() -> AsyncIterator[object]:
+                async for request in requests:
+                    method.received.inc()
+                    yield request
+
+            started = time.perf_counter()
+            method.started.inc()
+            error: BaseException | None = None
+            try:
+                response: object = await behaviour(counted(), context)
+            except BaseException as caught:
+                error = caught
+                raise
+            else:
+                method.sent.inc()
+                return response
+            finally:
+                self._handled(method, context, started, error)
+
+        return observed
