@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from deploy.demo.document import Block, Document, Inline
 
 FONT: Final = "Helvetica"
-BODY_POINTS: Final = 10.5
-LINE_MM: Final = 5.2
+BODY_POINTS: Final = 11.5
+LINE_MM: Final = 6.0
 INDENT_MM: Final = 6.0
 
 
@@ -32,7 +32,7 @@ class _Page(FPDF):
         self.document = document
         self.core_fonts_encoding = "cp1252"
         self.set_compression(False)
-        self.set_margins(22, 20, 22)
+        self.set_margins(26, 22, 26)
         self.set_auto_page_break(auto=True, margin=20)
         self.alias_nb_pages()
         self.set_creation_date(dt.datetime.combine(document.date, dt.time(9), tzinfo=dt.UTC))
@@ -90,7 +90,7 @@ def _draw(page: _Page, block: Block) -> None:
                 _lines(page, f"{mark} {_marked(item)}", LINE_MM, indent=INDENT_MM)
             page.ln(2.2)
         case Table(header, rows):
-            page.set_font(FONT, size=9.5)
+            page.set_font(FONT, size=10)
             with page.table(
                 [[_marked(cell) for cell in row] for row in (header, *rows)],
                 markdown=True,
