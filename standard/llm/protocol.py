@@ -58,8 +58,9 @@ class Message:
 class LlmRequest:
     """One call. `max_tokens` caps the output; `timeout_seconds` the whole call.
 
-    `json_schema` asks for a JSON object of that shape (JSON mode is used where the server has it, the schema is described
-    in the prompt by the caller in any case). With `tools`, parallel calls are off; `tool_choice` none takes tools away.
+    `json_schema` asks for a JSON object of that shape (JSON mode is used where the server has it, the schema is
+    described in the prompt by the caller in any case). With `tools`, parallel calls are off; `tool_choice` none takes
+    tools away.
     """
 
     purpose: Purpose
