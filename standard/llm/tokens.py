@@ -1,8 +1,9 @@
 """How many tokens a text has, without the model's tokenizer.
 
-A table of weights by UTF-8 byte: English letters about four a token, digits and punctuation about two, every byte of
-another script a half (so a Cyrillic letter counts one token, a Chinese character one and a half). Against real
-tokenizers this is 10-40% high on prose, and rarely low: an estimate that guards a budget errs upwards.
+A table of weights by UTF-8 byte: English letters three to four a token, digits and punctuation about two, every byte of
+another script a half (so a Cyrillic letter counts one token, a Chinese character one and a half). Against two models'
+own tokenizers it is 13-41% high over a corpus and at most 12% low on one document (odd short strings may
+be lower): an estimate that guards a budget errs upwards.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 def _weights() -> NDArray[np.float64]:
     weights = np.full(256, 0.5)
     for letters in (b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
-        weights[list(letters)] = 0.26
+        weights[list(letters)] = 0.28
     weights[list(b" ")] = 0.2
     return weights
 
