@@ -1,0 +1,191 @@
+"""The end of a run: from what is known to the best answer there is. Never empty, never an error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from agentic.state import Fact
+from standard.domain.answer import AnswerSource, Outcome, StopReason
+from standard.domain.errors import LlmUnavailable
+from standard.domain.event import Degraded, TokenEmitted
+from standard.domain.outcome import RouteResult
+
+if TYPE_CHECKING:
+    from agentic.state import Held, RunState
+    from standard.domain.event import Emit
+    from standard.domain.question import Turn
+    from standard.domain.text import UntrustedText
+
+MIN_ANSWER_TOKENS = 64
+"""Fewer output tokens than this are not worth a call."""
+
+NOTHING_FOUND = "Nothing in the collection answers this question."
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What the writer of an answer gets.
+
+    `held` are the passages to answer from, most useful first. `facts` are what a judge, a plan or a summary holds for
+    known, with source numbers (model output: as untrusted as the passages); `gaps` what is known to be missing and
+    `contradictions` where sources disagree. `max_total_tokens` bounds prompt and answer together.
+    """
+
+    question: UntrustedText
+    history: tuple[Turn, ...]
+    held: tuple[Held, ...]
+    facts: tuple[Fact, ...]
+    gaps: tuple[str, ...]
+    contradictions: tuple[Fact, ...]
+    max_total_tokens: int
+    timeout_seconds: float
+
+
+class AnswerWriter(Protocol):
+    """Writes an answer through the citation machinery that the standard route uses, emitting its text as it comes."""
+
+    async def generate(self, request: AnswerRequest, emit: Emit) -> RouteResult:
+        """Let the LLM answer. Raises LlmUnavailable only before any text was emitted."""
+        ...
+
+    async def extract(self, request: AnswerRequest, emit: Emit) -> RouteResult:
+        """Answer with sentences of the passages. Does not fail."""
+        ...
+
+
+async def write_answer(state: RunState, writer: AnswerWriter, emit: Emit, *, llm_configured: bool) -> RouteResult:
+    """Answer from what the run holds and say how it ended."""
+    ending = state.ending
+    reason = StopReason.NO_PROGRESS if ending is None else ending.reason
+    if reason is StopReason.NEEDS_INPUT and ending is not None:
+        return await clarification_result(state, ending.detail, emit)
+    if not state.evidence.held:
+        unmet = reason in {StopReason.SUFFICIENT, StopReason.NO_PROGRESS}
+        return await _unanswerable(state, StopReason.NO_EVIDENCE if unmet else reason, emit)
+    request = answer_request(state)
+    if ending is not None and ending.belief == "unanswerable":
+        return await _unanswerable(state, StopReason.NO_EVIDENCE, emit)
+    result: RouteResult | None = None
+    notices = state.notices
+    model_away = bool(state.llm_failed) and state.llm_failed != "malformed"
+    if llm_configured and not model_away and request.max_total_tokens > MIN_ANSWER_TOKENS:
+        try:
+            result = await writer.generate(request, emit)
+        except LlmUnavailable:
+            model_away = True
+            notice = "the language model is away; the answer is made of sentences of the sources"
+            notices = (*notices, notice)
+            await emit(Degraded("llm", notice))
+    if result is None:
+        result = await writer.extract(request, emit)
+    if model_away:
+        reason = StopReason.LLM_UNAVAILABLE
+    return _settle(state, result, reason, notices)
+
+
+async def clarification_result(state: RunState, question: str, emit: Emit) -> RouteResult:
+    """The run waits for the user: the question is the answer's text as well, for clients that read nothing else."""
+    await emit(TokenEmitted(question))
+    return RouteResult(
+        text=question,
+        source=AnswerSource.GENERATED,
+        outcome=Outcome.NEEDS_CLARIFICATION,
+        stop_reason=StopReason.NEEDS_INPUT,
+        clarification=question,
+        notices=state.notices,
+        steps=state.steps,
+        usage=state.usage,
+    )
+
+
+def answer_request(state: RunState) -> AnswerRequest:
+    """What of a run's state its answer is written from."""
+    judgement = state.last_judgement
+    summary = state.summary
+    facts = list(summary.facts) if summary is not None else []
+    contradictions = list(summary.contradictions) if summary is not None else []
+    gaps = [branch.question for branch in state.plan if _failed(state, branch.id)]
+    if judgement is not None and judgement.by == "llm":
+        facts += judgement.known
+        contradictions += judgement.contradictions
+        gaps += judgement.missing
+    facts += [
+        Fact(result.answer, result.refs) for result in state.branch_results if result.answer and not result.failed
+    ]
+    return AnswerRequest(
+        question=state.question,
+        history=state.history,
+        held=_most_useful_first(state),
+        facts=tuple(dict.fromkeys(facts)),
+        gaps=tuple(dict.fromkeys(gaps)),
+        contradictions=tuple(dict.fromkeys(contradictions)),
+        max_total_tokens=tokens_for_answer(state),
+        timeout_seconds=max(0.0, min(state.settings.answer_seconds, state.remaining_seconds)),
+    )
+
+
+def tokens_for_answer(state: RunState) -> int:
+    """Billed tokens that the final answer may use: what is left of the cap, its reserve included."""
+    return max(0, state.limits.max_tokens - state.usage.billed_tokens)
+
+
+def _most_useful_first(state: RunState) -> tuple[Held, ...]:
+    """Relevant sources first, then those not judged, in order of acquisition; irrelevant and unread ones last."""
+    shown = [held for held in state.evidence.held if held.full]
+
+    def rank(held: Held) -> tuple[int, int]:
+        return ({True: 0, None: 1, False: 2}[held.relevant], held.ref)
+
+    ranked = sorted(shown or state.evidence.held, key=rank)
+    useful = [held for held in ranked if held.relevant is not False]
+    return tuple(useful or ranked)
+
+
+def _failed(state: RunState, branch: str) -> bool:
+    return any(result.branch == branch and result.failed for result in state.branch_results)
+
+
+async def _unanswerable(state: RunState, reason: StopReason, emit: Emit) -> RouteResult:
+    """Say that there is no answer, and what exactly was missing where that is known."""
+    judgement = state.last_judgement
+    missing = judgement.missing[:3] if judgement is not None and judgement.by == "llm" else ()
+    text = NOTHING_FOUND + (f" Missing: {'; '.join(missing)}." if missing else "")
+    await emit(TokenEmitted(text))
+    return RouteResult(
+        text=text,
+        source=AnswerSource.EXTRACTIVE,
+        outcome=Outcome.UNANSWERABLE,
+        stop_reason=reason,
+        notices=state.notices,
+        steps=state.steps,
+        usage=state.usage,
+    )
+
+
+def _settle(state: RunState, result: RouteResult, reason: StopReason, notices: tuple[str, ...]) -> RouteResult:
+    """The writer's result with what the run knows: outcome, stop reason, steps, usage of all calls."""
+    ending, judgement = state.ending, state.last_judgement
+    outcome = result.outcome
+    if result.stop_reason is StopReason.OUTPUT_BLOCKED:
+        reason = StopReason.OUTPUT_BLOCKED
+    elif outcome is Outcome.ANSWERED:
+        caveats = []
+        if ending is None or ending.belief != "sufficient":
+            caveats.append("the search ended before everything asked for was found")
+        if judgement is not None and judgement.contradictions:
+            caveats.append("the sources contradict each other")
+        caveats += [f"not found: {branch.question}" for branch in state.plan if _failed(state, branch.id)]
+        if caveats:
+            outcome = Outcome.ANSWERED_WITH_CAVEAT
+            notices = (*notices, *caveats)
+    elif outcome is Outcome.UNANSWERABLE and reason in {StopReason.SUFFICIENT, StopReason.NO_PROGRESS}:
+        reason = StopReason.NO_EVIDENCE
+    return replace(
+        result,
+        outcome=outcome,
+        stop_reason=reason,
+        notices=tuple(dict.fromkeys((*notices, *result.notices))),
+        steps=state.steps,
+        usage=state.usage + result.usage,
+    )

@@ -1,0 +1,1 @@
+"""Controllers: the patterns of the loop. Each only proposes."""

@@ -1,0 +1,90 @@
+"""The offline controller: no model at all.
+
+It splits comparisons and conjunctions into their parts and searches for each, then follows links from what was found:
+passages name other passages by title, code, date or role, and most of what a second hop needs is linked from the first.
+It ends when following links brings nothing new or its steps are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentic.actions import Branch, FindLinked, Finish, Plan, Proposal, Search, SearchEach
+from agentic.controllers.protocol import Pattern
+from agentic.controllers.split import split_question
+from agentic.coverage import content_terms, covered, stems
+from agentic.judge import EvidenceJudge
+
+if TYPE_CHECKING:
+    from agentic.actions import Action
+    from agentic.state import Held, RunState
+
+MAX_LINK_STEPS = 3
+"""Hops along links. Questions of more hops exist, but what a fourth brings is mostly noise."""
+
+_LINK_SOURCES = 3
+
+
+class OfflineController:
+    """Proposes by rules alone."""
+
+    async def propose(self, state: RunState) -> Proposal:
+        """The next action by the rules of this module."""
+        return Proposal(next_action(state))
+
+
+def offline_pattern() -> Pattern:
+    """The pattern that needs no LLM."""
+    return Pattern("offline", OfflineController(), EvidenceJudge(), needs_llm=False)
+
+
+def next_action(state: RunState) -> Action:
+    """Split once, search the parts, follow links from the best and newest sources, finish."""
+    if not state.plan and not state.plans_made:
+        parts = split_question(_need(state))
+        if parts:
+            branches = tuple(Branch(id=f"p{index}", question=part) for index, part in enumerate(parts, start=1))
+            return Plan(branches, reason="the question joins several lookups")
+    issued = {query.branch for query in state.queries}
+    refused = {refusal.query for refusal in state.refusals}
+    pending = [
+        branch
+        for branch in state.plan
+        if not branch.depends_on and branch.id not in issued and branch.question not in refused
+    ]
+    if pending and not state.refused_in_row:
+        searches = tuple(Search(branch.question, branch=branch.id) for branch in pending)
+        return SearchEach(searches, reason="one search for each part of the question")
+    links = sum(query.action == "link" for query in state.queries)
+    if links < MAX_LINK_STEPS and not state.refused_in_row:
+        sources = _sources_to_follow(state)
+        if sources:
+            return FindLinked(sources, reason="follow what the best sources refer to")
+    return _finish(state)
+
+
+def _need(state: RunState) -> str:
+    """The question with what the user has added to it."""
+    return " ".join([state.question.raw, *(reply.answer.raw for reply in state.replies)])
+
+
+def _sources_to_follow(state: RunState) -> tuple[int, ...]:
+    """Sources that came since links were last followed, those that hold most of the question first."""
+    last_link = max((query.step for query in state.queries if query.action == "link"), default=0)
+    fresh = [held for held in state.evidence.held if held.step >= last_link]
+    terms = content_terms(_need(state))
+
+    def share(held: Held) -> float:
+        return covered(terms, stems(f"{held.passage.title.raw} {held.passage.text.raw}"))
+
+    ranked = sorted(fresh, key=lambda held: (-share(held), held.ref))
+    return tuple(held.ref for held in ranked[:_LINK_SOURCES])
+
+
+def _finish(state: RunState) -> Finish:
+    judgement = state.last_judgement
+    if judgement is None or not state.evidence.held or judgement.score < state.settings.abstain_score:
+        return Finish("unanswerable", reason="the sources hold too little of the question")
+    if judgement.sufficient:
+        return Finish("sufficient", reason="the sources hold what the question names")
+    return Finish("partial", reason="there is nothing left to follow")

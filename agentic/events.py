@@ -1,0 +1,78 @@
+"""What the loop tells the caller while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentic.actions import FindLinked, Read, searches_of
+from standard.domain.event import PassageFound, PassagesFound, PlanMade, QueryIssued, SubQuestion, SufficiencyJudged
+
+if TYPE_CHECKING:
+    from agentic.actions import Action, Plan
+    from agentic.guards.dedup import Admission
+    from agentic.state import Fact, Held, IssuedQuery, Judgement, RunState
+
+SNIPPET_LENGTH = 200
+"""Code points of a passage's beginning in a PassagesFound event."""
+
+
+def query_events(state: RunState, action: Action) -> tuple[QueryIssued, ...]:
+    """One event for each retrieval that the action is about to run."""
+    match action:
+        case FindLinked(refs=refs, reason=reason):
+            titles = dict.fromkeys(held.passage.title.raw for ref in refs if (held := state.evidence.by_ref(ref)))
+            return (QueryIssued(state.steps + 1, "link", ", ".join(titles)[:SNIPPET_LENGTH], reason),)
+        case Read(ref=ref, reason=reason):
+            held = state.evidence.by_ref(ref)
+            title = held.passage.title.raw[:SNIPPET_LENGTH] if held is not None else ""
+            return (QueryIssued(state.steps + 1, "read", title, reason),)
+        case _:
+            return tuple(
+                QueryIssued(
+                    state.steps + 1 + index,
+                    "search" if search.mode == "hybrid" else f"{search.mode}_search",
+                    search.query,
+                    search.reason or getattr(action, "reason", ""),
+                )
+                for index, search in enumerate(searches_of(action))
+            )
+
+
+def found_event(issued: IssuedQuery, admission: Admission) -> PassagesFound:
+    """What a retrieval brought."""
+    return PassagesFound(issued.step, tuple(passage_found(held) for held in admission.new), admission.duplicates)
+
+
+def passage_found(held: Held) -> PassageFound:
+    """A held passage as an event shows it."""
+    passage = held.passage
+    return PassageFound(
+        passage_id=passage.passage_id,
+        document_id=passage.document_id,
+        title=passage.title.raw,
+        uri=passage.uri,
+        score=held.found.score,
+        snippet=passage.text.raw[:SNIPPET_LENGTH],
+        verdict=passage.verdict,
+    )
+
+
+def plan_event(plan: Plan) -> PlanMade:
+    """The adopted plan."""
+    return PlanMade(tuple(SubQuestion(branch.id, branch.question, branch.depends_on) for branch in plan.branches))
+
+
+def sufficiency_event(judgement: Judgement) -> SufficiencyJudged:
+    """The judge's checklist."""
+    return SufficiencyJudged(
+        step=judgement.step,
+        score=judgement.score,
+        sufficient=judgement.sufficient,
+        known=tuple(_with_refs(fact) for fact in judgement.known),
+        missing=judgement.missing,
+        contradictions=tuple(_with_refs(fact) for fact in judgement.contradictions),
+    )
+
+
+def _with_refs(fact: Fact) -> str:
+    return fact.text + "".join(f" [{ref}]" for ref in fact.refs)

@@ -1,0 +1,157 @@
+"""What the loop may do with a collection, and how an action becomes evidence.
+
+Tenant, collection, filter and access groups travel in the caller's Scope, which no action can touch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from agentic.actions import FindLinked, Read, Search, searches_of
+from agentic.guards.dedup import Admission, Lot, admit, fetch_size
+from agentic.state import Evidence, IssuedQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from agentic.actions import Proposal
+    from agentic.state import RunState
+    from standard.domain.passage import Passage, RetrievedPassage, Scope
+    from standard.domain.text import UntrustedText
+
+
+class Library(Protocol):
+    """A collection as the loop sees it. Every method raises DatabaseUnavailable, and NotFound for what is not there."""
+
+    async def search(
+        self, scope: Scope, text: str, vector: NDArray[np.float32], *, k: int
+    ) -> Sequence[RetrievedPassage]:
+        """Up to `k` (1-100) passages by meaning and words, best first; `vector` (d,) is the text's embedding."""
+        ...
+
+    async def keyword_search(self, scope: Scope, keywords: str, *, k: int) -> Sequence[RetrievedPassage]:
+        """Up to `k` passages that hold the words exactly, best first."""
+        ...
+
+    async def semantic_search(
+        self, scope: Scope, text: str, vector: NDArray[np.float32], *, k: int
+    ) -> Sequence[RetrievedPassage]:
+        """Up to `k` passages by their best sentence, best first."""
+        ...
+
+    async def find_linked(
+        self, scope: Scope, passages: Sequence[Passage], *, question: str, vector: NDArray[np.float32], k: int
+    ) -> Sequence[RetrievedPassage]:
+        """Up to `k` passages that share titles and entities with `passages`, those nearest to the question first."""
+        ...
+
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
+        """The passage's parent section (about 1,000 tokens), with the sections around it if asked."""
+        ...
+
+    async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
+        """Those of the names whose words all stand in some passage of the collection."""
+        ...
+
+
+class Embed(Protocol):
+    """Turns texts into vectors."""
+
+    async def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """L2-normalised embeddings, (len(texts), d). Raises EmbedderUnavailable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an action did to a run: the evidence after it, a record of each retrieval, and what each brought."""
+
+    evidence: Evidence
+    issued: tuple[IssuedQuery, ...]
+    admissions: tuple[Admission, ...]
+
+
+def vector_of(raw: bytes) -> NDArray[np.float32]:
+    """The vector (d,) that `raw` holds as float32 bytes."""
+    return np.frombuffer(raw, dtype=np.float32)
+
+
+async def execute(state: RunState, proposal: Proposal, library: Library, scope: Scope, *, snippets: bool) -> Outcome:
+    """Carry out a search, link or read action that the guards allowed.
+
+    With `snippets`, found passages enter as snippets until they are read. The searches of a plan run at once.
+    """
+    match proposal.action:
+        case FindLinked():
+            return await _link(state, proposal.action, library, scope, snippets=snippets)
+        case Read():
+            return await _read(state, proposal.action, library, scope)
+        case _:
+            return await _search(state, proposal, library, scope, snippets=snippets)
+
+
+async def _search(state: RunState, proposal: Proposal, library: Library, scope: Scope, *, snippets: bool) -> Outcome:
+    searches = searches_of(proposal.action)
+    size = fetch_size(state.top_k, state.evidence)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(_search_one(search, raw, library, scope, size))
+            for search, raw in zip(searches, proposal.vectors, strict=True)
+        ]
+    lots = [
+        Lot(task.result(), state.steps + 1 + index, search.branch)
+        for index, (task, search) in enumerate(zip(tasks, searches, strict=True))
+    ]
+    evidence, admissions = admit(state.evidence, lots, wanted=state.top_k, full=not snippets)
+    issued = tuple(
+        IssuedQuery(lot.step, search.mode, search.query, raw, len(admission.new), admission.duplicates, search.branch)
+        for lot, search, raw, admission in zip(lots, searches, proposal.vectors, admissions, strict=True)
+    )
+    return Outcome(evidence, issued, admissions)
+
+
+async def _search_one(
+    search: Search, raw: bytes, library: Library, scope: Scope, size: int
+) -> Sequence[RetrievedPassage]:
+    match search.mode:
+        case "keyword":
+            return await library.keyword_search(scope, search.query, k=size)
+        case "semantic":
+            return await library.semantic_search(scope, search.query, vector_of(raw), k=size)
+        case _:
+            return await library.search(scope, search.query, vector_of(raw), k=size)
+
+
+async def _link(state: RunState, action: FindLinked, library: Library, scope: Scope, *, snippets: bool) -> Outcome:
+    sources = [held for ref in action.refs if (held := state.evidence.by_ref(ref)) is not None]
+    first = state.queries[0]
+    found = await library.find_linked(
+        scope,
+        [held.passage for held in sources],
+        question=state.question.raw,
+        vector=vector_of(first.vector),
+        k=fetch_size(state.top_k, state.evidence),
+    )
+    lot = Lot([replace(item, via="link") for item in found], state.steps + 1)
+    evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
+    titles = ", ".join(dict.fromkeys(held.passage.title.raw for held in sources))[:200]
+    issued = IssuedQuery(lot.step, "link", titles, b"", len(admissions[0].new), admissions[0].duplicates)
+    return Outcome(evidence, (issued,), admissions)
+
+
+async def _read(state: RunState, action: Read, library: Library, scope: Scope) -> Outcome:
+    held = state.evidence.by_ref(action.ref)
+    if held is None:  # the malformed_output guard refuses this; a hole there must not end a run
+        return Outcome(state.evidence, (IssuedQuery(state.steps + 1, "read", ""),), (Admission((), 0),))
+    section = await library.read_section(scope, held.passage, neighbours=action.neighbours)
+    read = replace(held, full=True, dropped=False, section=section, neighbours=action.neighbours)
+    evidence = Evidence(tuple(read if item.ref == read.ref else item for item in state.evidence.held))
+    gained = len(section) > len(held.passage.text) or not held.full or held.dropped
+    issued = IssuedQuery(state.steps + 1, "read", held.passage.title.raw[:200], b"", int(gained), int(not gained))
+    return Outcome(evidence, (issued,), (Admission((read,) if gained else (), int(not gained)),))

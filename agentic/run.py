@@ -1,0 +1,227 @@
+"""Answers a question through the loop: the entry of the agentic route."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from langgraph.types import Command
+from langsmith import tracing_context
+
+from agentic.answer import clarification_result, write_answer
+from agentic.embedding import as_bytes
+from agentic.events import found_event
+from agentic.graph import Channels, RunContext, build_graph, recursion_limit
+from agentic.guards.dedup import Lot, admit
+from agentic.settings import AgenticSettings, resolve_limits
+from agentic.state import Evidence, IssuedQuery, RunState
+from standard.domain.errors import FailedPrecondition
+from standard.domain.event import ClarificationAsked, QueryIssued
+from standard.domain.outcome import RouteResult
+
+if TYPE_CHECKING:
+    import numpy as np
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
+    from numpy.typing import NDArray
+
+    from agentic.answer import AnswerWriter
+    from agentic.compression import Compress
+    from agentic.controllers.protocol import Pattern
+    from agentic.library import Embed, Library
+    from standard.domain.event import Emit, EventBody
+    from standard.domain.passage import SearchResult
+    from standard.domain.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class AgenticParts:
+    """What the route works with; made once by the composition root.
+
+    `patterns` maps a controller's name (settings.controller) to its pattern; `offline` takes over where the model fails
+    or none is configured. `graph` is `build_graph(checkpointer)`, compiled once.
+    """
+
+    library: Library
+    embed: Embed
+    writer: AnswerWriter
+    offline: Pattern
+    patterns: dict[str, Pattern]
+    graph: CompiledStateGraph[Any, Any, Any, Any]
+    settings: AgenticSettings = AgenticSettings()
+    compress: Compress | None = None
+    checkpointer: BaseCheckpointSaver[str] | None = None
+
+    @property
+    def has_llm(self) -> bool:
+        """Is a language model configured?"""
+        return bool(self.patterns)
+
+
+def make_parts(
+    library: Library,
+    embed: Embed,
+    writer: AnswerWriter,
+    offline: Pattern,
+    *,
+    patterns: dict[str, Pattern] | None = None,
+    settings: AgenticSettings | None = None,
+    compress: Compress | None = None,
+    checkpointer: BaseCheckpointSaver[str] | None = None,
+) -> AgenticParts:
+    """Put the route's parts together and compile its graph."""
+    return AgenticParts(
+        library=library,
+        embed=embed,
+        writer=writer,
+        offline=offline,
+        patterns=patterns or {},
+        graph=build_graph(checkpointer),
+        settings=settings or AgenticSettings(),
+        compress=compress,
+        checkpointer=checkpointer,
+    )
+
+
+async def answer_agentic(
+    question: Question,
+    first: SearchResult,
+    vector: NDArray[np.float32],
+    *,
+    parts: AgenticParts,
+    emit: Emit,
+    controller: str | None = None,
+    thread: str = "",
+) -> RouteResult:
+    """Answer `question` through the loop. `first` is the retrieval that was made for the decision; it counts as step 1.
+
+    `vector` (d,) is the question's embedding. `controller` overrides the settings' pattern. `thread` names the run's
+    checkpoint (tenant and request id); without it, or without a checkpointer, the run lives in this process alone and a
+    clarification ends it. Every cap ends in the best answer there is. Raises DatabaseUnavailable or EmbedderUnavailable
+    only where nothing was found yet; cancelling it stops the work under way.
+    """
+    state, opening = begin(question, first, vector, parts.settings)
+    for body in opening:
+        await emit(body)
+    channels: Channels = {"run": replace(state, evidence=Evidence()), "evidence": state.evidence}
+    return await _run(channels, question, parts=parts, emit=emit, controller=controller, thread=thread)
+
+
+async def resume_agentic(
+    question: Question,
+    *,
+    parts: AgenticParts,
+    emit: Emit,
+    thread: str,
+    user_input: str = "",
+    controller: str | None = None,
+) -> RouteResult:
+    """Go on with the run `thread` from its checkpoint: after a clarification (with `user_input`) or after a crash.
+
+    `question` must be the one that began the run: scope and access come from it, never from the checkpoint. Raises
+    FailedPrecondition where there is no such run, or it waits for an input that is not given.
+    """
+    if parts.checkpointer is None:
+        raise FailedPrecondition("runs cannot be resumed: no checkpoints are kept")
+    with tracing_context(enabled=False):
+        snapshot = await parts.graph.aget_state(_config(thread))
+    if not snapshot.values:
+        raise FailedPrecondition("there is no run to resume under this request id")
+    result = snapshot.values.get("result")
+    if isinstance(result, RouteResult):
+        return result
+    waiting = bool(snapshot.interrupts)
+    if waiting and not user_input.strip():
+        raise FailedPrecondition("the run waits for an answer to its question; resume it with an input")
+    state = snapshot.values["run"]
+    step: Any = Command(resume=user_input) if waiting else None
+    return await _run(
+        step,
+        question,
+        parts=parts,
+        emit=emit,
+        controller=controller,
+        thread=thread,
+        # Time that a user took to answer is not the run's; time of an attempt that died is.
+        elapsed_before=state.elapsed_seconds,
+    )
+
+
+def begin(
+    question: Question, first: SearchResult, vector: NDArray[np.float32], settings: AgenticSettings
+) -> tuple[RunState, tuple[EventBody, ...]]:
+    """The state after step 1, the retrieval that was made for the decision, and the events that tell of it."""
+    raw = as_bytes(vector.reshape(1, -1))[0]
+    evidence, admissions = admit(Evidence(), [Lot(first.passages, 1)], wanted=len(first.passages), full=True)
+    issued = IssuedQuery(1, "hybrid", question.text.raw, raw, len(admissions[0].new), admissions[0].duplicates)
+    state = RunState(
+        question=question.text,
+        limits=resolve_limits(settings, question.budget),
+        settings=settings,
+        history=question.history,
+        top_k=question.top_k,
+        evidence=evidence,
+        steps=1,
+        queries=(issued,),
+        compressed_at=0,
+    )
+    asked = QueryIssued(1, "search", question.text.raw, "the question itself")
+    return state, (asked, found_event(issued, admissions[0]))
+
+
+async def _run(
+    step: Any,  # noqa: ANN401 - LangGraph takes channels, a command or None
+    question: Question,
+    *,
+    parts: AgenticParts,
+    emit: Emit,
+    controller: str | None,
+    thread: str,
+    elapsed_before: float = 0.0,
+) -> RouteResult:
+    clock = asyncio.get_running_loop().time
+    pattern = parts.patterns.get(controller or parts.settings.controller, parts.offline)
+    keep = parts.checkpointer is not None and bool(thread)
+    asked: list[ClarificationAsked] = []
+
+    async def emit_and_note(body: EventBody) -> None:
+        if isinstance(body, ClarificationAsked):
+            asked.append(body)
+        await emit(body)
+
+    async def write(state: RunState) -> RouteResult:
+        return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm)
+
+    context = RunContext(
+        pattern=pattern,
+        offline=parts.offline,
+        library=parts.library,
+        embed=parts.embed,
+        scope=question.scope,
+        emit=emit_and_note,
+        write_answer=write,
+        compress=parts.compress,
+        clock=clock,
+        started=clock(),
+        elapsed_before=elapsed_before,
+        deadline=question.deadline,
+        can_ask=keep,
+    )
+    graph = parts.graph if keep or parts.checkpointer is None else build_graph()
+    config = _config(thread if keep else "")
+    # The environment may switch LangSmith's tracing on; questions and passages do not leave through that door.
+    with tracing_context(enabled=False):
+        values: dict[str, Any] = await graph.ainvoke(step, config, context=context, durability="sync" if keep else None)
+        result = values.get("result")
+        if isinstance(result, RouteResult):
+            if keep and parts.checkpointer is not None:
+                await parts.checkpointer.adelete_thread(thread)
+            return result
+    state: RunState = values["run"]
+    return await clarification_result(state, asked[-1].question if asked else "", emit)
+
+
+def _config(thread: str) -> Any:  # noqa: ANN401 - a RunnableConfig
+    limit = {"recursion_limit": recursion_limit()}
+    return {"configurable": {"thread_id": thread}, **limit} if thread else limit

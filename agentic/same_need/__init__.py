@@ -1,0 +1,1 @@
+"""Do two queries of a run ask for the same thing?"""
