@@ -1,0 +1,249 @@
+"""Connections to PostgreSQL: one bounded pool a process, errors of our own tree, timeouts that survive a pooler.
+
+    async with open_pool(DatabaseConfig(url=...)) as pool:
+        async with connection(pool) as conn:        # single statements, each its own transaction
+            ...
+        async with transaction(pool) as conn:       # several statements, all or nothing
+            ...
+
+Connections are in autocommit mode and return tuples; LangGraph's AsyncPostgresSaver takes the same pool. Behind a pooler
+in transaction mode (PgBouncer and its kin, detected, see `_behind_pooler`) two statements may meet two server sessions, so
+nothing is kept in the session there: no prepared statements, and the statement timeout is set inside each transaction
+(`connection` then opens one). Cancelling a task that waits for a statement cancels the statement on the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import psycopg
+import psycopg_pool
+from pgvector.psycopg import register_vector_async
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
+
+from standard.database.embedded import start_embedded
+from standard.domain.errors import DatabaseUnavailable, DeadlineExceeded, FailedPrecondition, Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseConfig:
+    """How to reach PostgreSQL and within which bounds. Times are in seconds.
+
+    `url` None = the embedded server of `data_directory`. `max_waiting` callers may queue for a connection (0 = no bound),
+    each `acquire_timeout` long. `statement_timeout` bounds every statement, 0 = none. `pooler` None = detect whether a
+    pooler stands between; True where detection cannot see it.
+    """
+
+    url: str | None = field(default=None, repr=False)
+    data_directory: Path | None = None
+    min_size: int = 1
+    max_size: int = 10
+    max_waiting: int = 200
+    acquire_timeout: float = 10.0
+    connect_timeout: float = 10.0
+    statement_timeout: float = 30.0
+    application_name: str = "pointsman"
+    pooler: bool | None = None
+
+
+class Connection(AsyncConnection[TupleRow]):
+    """A connection that knows whether a pooler stands behind it, and the statement timeout of its pool."""
+
+    behind_pooler: bool = False
+    statement_timeout: float = 0.0
+
+
+Pool: TypeAlias = psycopg_pool.AsyncConnectionPool[Connection]
+
+
+@asynccontextmanager
+async def database_url(config: DatabaseConfig) -> AsyncIterator[str]:
+    """Yield the URL to connect to; the embedded server, where it is the one, is held for as long as the block runs."""
+    if config.url is not None:
+        yield config.url
+        return
+    if config.data_directory is None:
+        raise FailedPrecondition("neither a database URL nor a data directory for the embedded database is set")
+    server = await asyncio.to_thread(start_embedded, config.data_directory)
+    try:
+        yield server.url
+    finally:
+        await asyncio.shield(asyncio.to_thread(server.close))
+
+
+@asynccontextmanager
+async def open_pool(config: DatabaseConfig, *, wait: bool = True) -> AsyncIterator[Pool]:
+    """Yield an open pool; close it, and give the embedded server up, at the end of the block.
+
+    With `wait` the first `min_size` connections stand when the block begins, else DatabaseUnavailable is raised; without
+    it the pool keeps trying in the background and callers wait for it.
+    """
+    async with database_url(config) as url:
+        pool = make_pool(url, config)
+        try:
+            with translated_errors():
+                await pool.open(wait=wait, timeout=config.connect_timeout)
+            yield pool
+        finally:
+            await pool.close()
+
+
+def make_pool(url: str, config: DatabaseConfig) -> Pool:
+    """Return a pool that is not open yet; for those who cannot use `open_pool`'s block."""
+
+    async def configure(conn: Connection) -> None:
+        await _configure(conn, config)
+
+    return psycopg_pool.AsyncConnectionPool(
+        url,
+        connection_class=Connection,
+        kwargs={
+            "autocommit": True,
+            "application_name": config.application_name,
+            "connect_timeout": max(1, round(config.connect_timeout)),
+            "client_encoding": "utf8",
+        },
+        min_size=config.min_size,
+        max_size=max(config.max_size, config.min_size),
+        max_waiting=config.max_waiting,
+        timeout=config.acquire_timeout,
+        reconnect_timeout=5.0,
+        max_lifetime=3600.0,
+        max_idle=600.0,
+        configure=configure,
+        check=_drop_if_closed,
+        open=False,
+        name=config.application_name,
+    )
+
+
+async def _configure(conn: Connection, config: DatabaseConfig) -> None:
+    conn.behind_pooler = await _behind_pooler(conn) if config.pooler is None else config.pooler
+    conn.statement_timeout = config.statement_timeout
+    if conn.behind_pooler:
+        conn.prepare_threshold = None
+    else:
+        await conn.execute(
+            "select set_config('statement_timeout', %s, false), set_config('timezone', 'UTC', false)",
+            [_milliseconds(config.statement_timeout)],
+        )
+    try:
+        await register_vector_async(conn)
+    except psycopg.ProgrammingError as problem:
+        if "not found" not in str(problem):  # no extension yet: the tables are not there either
+            raise
+
+
+async def _behind_pooler(conn: Connection) -> bool:
+    """Tell whether the session that answers is not the one we greeted: poolers invent the process id of the greeting."""
+    row = await (await conn.execute("select pg_backend_pid()", prepare=False)).fetchone()
+    return row is not None and row[0] != conn.info.backend_pid
+
+
+async def _drop_if_closed(conn: Connection) -> None:
+    """Raise if the server has closed an idle connection. Costs no round trip: a healthy idle socket has nothing to read."""
+    poll = select.poll()
+    poll.register(conn.fileno(), select.POLLIN)
+    if poll.poll(0):
+        conn.pgconn.consume_input()
+        if conn.pgconn.status != psycopg.pq.ConnStatus.OK or conn.broken:
+            raise psycopg.OperationalError("the server closed an idle connection")
+
+
+@asynccontextmanager
+async def connection(pool: Pool, *, statement_timeout: float | None = None) -> AsyncIterator[Connection]:
+    """Yield a connection for single statements; a transaction is opened only where a timeout needs one.
+
+    `statement_timeout` (seconds) overrides the pool's, downwards or upwards; 0 = none. Raises Overloaded when too many
+    callers wait, DatabaseUnavailable when no connection comes free in time or the server is away, DeadlineExceeded when
+    a statement runs out of time.
+    """
+    with translated_errors():
+        async with pool.connection() as conn:
+            timeout = statement_timeout
+            if timeout is None and conn.behind_pooler:
+                timeout = conn.statement_timeout
+            if timeout is None:
+                yield conn
+            else:
+                async with conn.transaction():
+                    await limit_statements(conn, timeout)
+                    yield conn
+
+
+@asynccontextmanager
+async def transaction(pool: Pool, *, statement_timeout: float | None = None) -> AsyncIterator[Connection]:
+    """Yield a connection inside a transaction that commits at the end of the block and rolls back on any exception.
+
+    `statement_timeout` and errors as for `connection`.
+    """
+    with translated_errors():
+        async with pool.connection() as conn, conn.transaction():
+            if statement_timeout is not None:
+                await limit_statements(conn, statement_timeout)
+            elif conn.behind_pooler:
+                await limit_statements(conn, conn.statement_timeout)
+            yield conn
+
+
+async def limit_statements(conn: AsyncConnection[TupleRow], seconds: float) -> None:
+    """Bound each further statement of the open transaction; 0 = no bound. The setting ends with the transaction."""
+    await conn.execute("select set_config('statement_timeout', %s, true)", [_milliseconds(seconds)])
+
+
+async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
+    """Ask the server for a sign of life and return the seconds it took; raises DatabaseUnavailable.
+
+    Uses a connection of its own, so that a pool that is merely busy does not look like a dead database.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            conn = await AsyncConnection.connect(
+                pool.conninfo, autocommit=True, application_name="pointsman-health", prepare_threshold=None
+            )
+            async with conn:
+                await conn.execute("select 1")
+    except (psycopg.Error, TimeoutError) as problem:
+        raise DatabaseUnavailable(f"the database does not answer: {_first_line(problem)}") from problem
+    return loop.time() - began
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn the driver's errors into ours. Errors in our own SQL stay what they are: they are bugs."""
+    try:
+        yield
+    except psycopg_pool.TooManyRequests as problem:
+        raise Overloaded("too many callers wait for a database connection", retry_after_seconds=1.0) from problem
+    except psycopg_pool.PoolTimeout as problem:
+        raise DatabaseUnavailable("no database connection came free in time", retry_after_seconds=1.0) from problem
+    except psycopg_pool.PoolClosed as problem:
+        raise DatabaseUnavailable("the database pool is closed") from problem
+    except psycopg.errors.QueryCanceled as problem:
+        raise DeadlineExceeded("a database statement ran out of time") from problem
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
+        raise FailedPrecondition(
+            f"the database lacks what this release needs ({_first_line(problem)}); run `pointsman migrate`"
+        ) from problem
+    except (psycopg.OperationalError, psycopg.InterfaceError) as problem:
+        raise DatabaseUnavailable(f"the database is away: {_first_line(problem)}", retry_after_seconds=1.0) from problem
+
+
+def _milliseconds(seconds: float) -> str:
+    """Return the value of statement_timeout; anything above 0 stays above 0, since 0 means no bound."""
+    return str(max(1, round(seconds * 1000)) if seconds > 0 else 0)
+
+
+def _first_line(problem: BaseException) -> str:
+    return (str(problem).strip() or type(problem).__name__).splitlines()[0]
