@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from router.telemetry.metrics import Metrics
 
 
-async def _nothing() -> None:
-    return None
-
-
 @asynccontextmanager
 async def open_server(
     settings: ServerSettings,

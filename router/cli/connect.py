@@ -1,0 +1,58 @@
+"""How client commands reach a gateway: the one they name, the one of this data directory, or one within the process."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from pointsman.client import Pointsman
+
+from router.serverlock import running_server
+from standard.domain.errors import PointsmanError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from router.settings import Settings
+
+
+class RemoteError(PointsmanError):
+    """What a server answered; `code` is the name of its gRPC status code."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@asynccontextmanager
+async def connected(settings: Settings, server: str | None) -> AsyncIterator[Pointsman]:
+    """Yield a client. Errors of calls inside the block come out as RemoteError."""
+    target = server
+    if target is None:
+        running = running_server(settings.data_dir)
+        target = running.target if running else None
+    try:
+        if target is not None:
+            async with Pointsman(target) as client:
+                yield client
+        else:
+            from router.application import open_local_server
+
+            async with open_local_server(settings) as port, Pointsman(f"127.0.0.1:{port}") as client:
+                yield client
+    except grpc.aio.AioRpcError as error:
+        raise remote_error(error) from None
+
+
+def remote_error(error: grpc.aio.AioRpcError) -> RemoteError:
+    """A failed call as an error of ours: its code, message and field violations."""
+    message = error.details() or error.code().name
+    status = rpc_status.from_call(error)
+    for detail in status.details if status is not None else ():
+        violations = error_details_pb2.BadRequest()
+        if detail.Is(violations.DESCRIPTOR) and detail.Unpack(violations):
+            message = "; ".join(f"{item.field}: {item.description}" for item in violations.field_violations)
+    return RemoteError(error.code().name, f"{message} ({error.code().name})")

@@ -1,0 +1,79 @@
+"""Lines of input files: JSON objects, one a line, each problem with its place."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from standard.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_LINE_BYTES = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no usable object; `id` is its own where it has one, else its line number."""
+
+    id: str
+    error: str
+
+
+@contextmanager
+def opened(path: str) -> Iterator[IO[bytes]]:
+    """A file's bytes; `-` is standard input."""
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with io.open(path, "rb") as handle:  # noqa: UP020 - a path, or a pipe of the shell
+            yield handle
+    except OSError as error:
+        raise InvalidInput("FILE", f"{path}: {error.strerror or error}") from None
+
+
+def json_lines(handle: IO[bytes]) -> Iterator[dict[str, Any] | BadLine]:
+    """Yield each line's object or what is wrong with it, in order, one line in memory at a time; blank ones are skipped.
+
+    Each object has an `id`, a string: its own, or the line's number.
+    """
+    number = 0
+    while line := handle.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            while line and not line.endswith(b"\n"):
+                line = handle.readline(MAX_LINE_BYTES)
+            yield BadLine(str(number), f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+            continue
+        if not line.strip():
+            continue
+        yield _parsed(line, number)
+
+
+def _parsed(line: bytes, number: int) -> dict[str, Any] | BadLine:
+    try:
+        value = json.loads(line)
+    except UnicodeDecodeError:
+        return BadLine(str(number), f"line {number} is no valid UTF-8")
+    except ValueError as error:
+        return BadLine(str(number), f"line {number} is no JSON: {error}")
+    except RecursionError:
+        return BadLine(str(number), f"line {number} is nested too deep")
+    if not isinstance(value, dict):
+        return BadLine(str(number), f"line {number} is no JSON object")
+    value["id"] = str(value.get("id", number))
+    return value
+
+
+def text_of(row: dict[str, Any], key: str) -> str:
+    """A row's text under a key; InvalidInput where it is missing or no text."""
+    value = row.get(key)
+    if not isinstance(value, str):
+        raise InvalidInput(key, "is missing" if value is None else "is no text")
+    return value

@@ -1,0 +1,56 @@
+"""`pointsman`: every command, and how each ends.
+
+Exit codes: 0 done, 1 the work failed or part of the input was refused, 2 usage or settings, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import typer
+
+from router.cli import ask, classify, config, serve
+from router.settings import BadSettings
+from standard.domain.errors import PointsmanError
+
+
+def build_app() -> typer.Typer:
+    """The command tree."""
+    app = typer.Typer(
+        name="pointsman",
+        help="A query-router gateway in front of RAG.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    for module in (ask, classify, config, serve):
+        module.register(app)
+    return app
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = build_app()(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except BadSettings as error:
+        for problem in error.problems:
+            print(f"pointsman: {problem}", file=sys.stderr)
+        sys.exit(2)
+    except PointsmanError as error:
+        print(f"pointsman: {error.message}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output left; what is buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,67 @@
+"""`pointsman serve`: a gateway until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+import uvloop
+
+from router.cli.output import diagnostics
+from router.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from router.serverlock import RunningServer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("serve")(serve)
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="gRPC port; 0 takes a free one.")] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Prometheus port; 0 takes a free one.")] = None,
+) -> int:
+    """Serve until SIGTERM or Ctrl-C, then finish calls in flight and stop."""
+    given = {"host": host, "port": port, "metrics_port": metrics_port}
+    server = {key: value for key, value in given.items() if value is not None}
+    settings = load_settings(**({"server": server} if server else {}))
+    uvloop.run(serve_until_stopped(settings))
+    return 0
+
+
+async def serve_until_stopped(settings: Settings) -> None:
+    """Serve, print how to call it, and stop on SIGTERM or SIGINT; a second signal stops at once."""
+    from router.application import open_server_process
+    from router.telemetry.logs import configure_logs
+
+    configure_logs(settings.log)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with open_server_process(settings) as server:
+        _print_how_to_call(server)
+        await stop.wait()
+        diagnostics().print("stopping: calls in flight finish first ...")
+
+
+def _print_how_to_call(server: RunningServer) -> None:
+    console = diagnostics()
+    console.print(
+        f"[bold]pointsman serves gRPC on {server.target}[/bold], metrics on"
+        f" http://{server.host}:{server.metrics_port}/metrics"
+    )
+    console.print('  pointsman ask "Who signs for the spare pump?"')
+    console.print(
+        f'  grpcurl -plaintext -d \'{{"question": "..."}}\' {server.target} pointsman.v1.GatewayService/Answer'
+    )
+    console.print(
+        f'  python -c "import asyncio, pointsman.client as c; '
+        f"asyncio.run((lambda: c.Pointsman('{server.target}').answer('...'))())\""
+    )
+    console.print("Ctrl-C stops it.")
