@@ -65,9 +65,9 @@ def choose_account(cluster: Path, programs: Path) -> Account | None:
         if held >> capability & 1:
             return Account(entry.pw_uid, entry.pw_gid, capability)
     raise NoAccount(
-        f"PostgreSQL does not run as root, and the account {entry.pw_name} cannot reach {cluster} or {programs}, because "
-        f"a folder above is closed to others. Run pointsman as an ordinary user, or choose a data directory (and an "
-        f"installation) that {entry.pw_name} can reach: POINTSMAN_DATA_DIR."
+        f"PostgreSQL does not run as root, and the account {entry.pw_name} cannot reach {cluster} or {programs}, "
+        f"because a folder above is closed to others. Run pointsman as an ordinary user, or choose a data directory "
+        f"(and an installation) that {entry.pw_name} can reach: POINTSMAN_DATA_DIR."
     )
 
 
@@ -121,7 +121,7 @@ def effective_capabilities() -> int:
 
 
 def become(account: Account) -> Callable[[], None]:
-    """Return a function that turns the calling process, which must be root, into `account`; for between fork and exec."""
+    """Return a function that turns a process of root into `account`; it runs between fork and exec."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def check(result: int) -> None:

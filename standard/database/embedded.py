@@ -4,10 +4,10 @@
     ...  # server.url
     server.close()
 
-Below `<data directory>/postgres`: `cluster` (PostgreSQL's own folder), `run` (its socket), `password`, `postgres.log`, and
-the lock files that count users (see standard.database.keeper). The last user stops the server; where users die without
-a word, the keeper does. Only this machine, and only who can read `password`, can connect: over a Unix socket, or over
-loopback TCP where no path short enough for a socket is found.
+Below `<data directory>/postgres`: `cluster` (PostgreSQL's own folder), `run` (its socket), `password`, `postgres.log`,
+and the lock files that count users (see standard.database.keeper). The last user stops the server; where users die
+without a word, the keeper does. Only this machine, and only who can read `password`, can connect: over a Unix socket,
+or over loopback TCP where no path short enough for a socket is found.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _run_initdb(folder: Path, password_file: Path, account: Account | None, *, d
         text=True,
         cwd="/",
         env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
-        preexec_fn=become(account) if account else None,  # noqa: PLW1509 - sets ids and one capability, takes no locks
+        preexec_fn=become(account) if account else None,  # sets ids and one capability, takes no locks
         timeout=120,
         check=False,
     )
@@ -248,7 +248,7 @@ def _ensure_running(
             starts += 1
         if time.monotonic() >= deadline:
             raise DatabaseUnavailable(
-                f"the embedded PostgreSQL did not start in time; its log, {base / 'postgres.log'}, ends:\n{_log_tail(base)}"
+                f"the embedded PostgreSQL did not start in time; {base / 'postgres.log'} ends:\n{_log_tail(base)}"
             )
         time.sleep(0.01)
 
@@ -383,7 +383,8 @@ def _explain(problem: OSError, base: Path) -> str:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk of {base} is full; free some space and start again"
     if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{problem.filename or base} cannot be used ({problem.strerror}); set POINTSMAN_DATA_DIR to a folder of your own"
+        folder = problem.filename or base
+        return f"{folder} cannot be used ({problem.strerror}); set POINTSMAN_DATA_DIR to a folder of your own"
     return f"the embedded PostgreSQL under {base} did not start: {problem}"
 
 

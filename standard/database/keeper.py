@@ -7,8 +7,8 @@ the server is down, so that a newcomer waits and then starts afresh. `keeper.loc
 that finds a server whose keeper was killed adopts it.
 
 Run as `python -S -m standard.database.keeper SPEC`, SPEC being a JSON object; standard library alone, for a start in
-milliseconds and a small process. Exit code of the first process, which returns once the keeper stands in the background:
-0 = it does, 3 = another keeper lives.
+milliseconds and a small process. Exit code of the first process, which returns once the keeper stands in the
+background: 0 = it does, 3 = another keeper lives.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class _Server:
         if found is not None and is_postgres(found.pid):
             self._pid = found.pid
             return
-        # We hold keeper.lock and its process is gone or became something else: the file is left from a crash. PostgreSQL
-        # itself would refuse to start where the number now belongs to another process of the same user.
+        # We hold keeper.lock and its process is gone or became something else: the file is left from a crash.
+        # PostgreSQL itself would refuse to start where the number now belongs to another process of the same user.
         (cluster / FILE_NAME).unlink(missing_ok=True)
         with log.open("wb") as output:
             if os.geteuid() == 0:

@@ -1,12 +1,13 @@
 """Bring a database to the schema of this release.
 
-Migrations are the files `migrations/NNNN_name.sql`, applied in order in one transaction under an advisory lock and noted,
-with their checksum, in `schema_migration`. A file never changes once released.
+Migrations are the files `migrations/NNNN_name.sql`, applied in order in one transaction under an advisory lock and
+noted, with their checksum, in `schema_migration`. A file never changes once released.
 
 A rolling update runs two releases over one database, so a release must work with the next one's schema: first expand
-(add tables and nullable columns), and only a later release contracts (drops what nobody reads any more). The first line of
-a file says so: `-- readable-by: N` names the oldest schema version whose code still works after it, N <= its own number - 1
-save for the first. Code that meets a newer database works with it as far as that line allows, and never changes it.
+(add tables and nullable columns), and only a later release contracts (drops what nobody reads any more). The first line
+of a file says so: `-- readable-by: N` names the oldest schema version whose code still works after it, N <= its own
+number - 1 save for the first. Code that meets a newer database works with it as far as that line allows, and never
+changes it.
 
 LangGraph's checkpoint tables are made by its own setup, once a version of its package.
 """
@@ -101,10 +102,10 @@ async def migrate(
 ) -> MigrationReport:
     """Apply what is missing and return what was done. Safe to run from many processes at once.
 
-    `allow_old_pgvector` makes a pgvector below 0.8.4 a warning (bugs in older ones: overflow in index builds, corruption
-    by vacuum, unreachable rows). Raises FailedPrecondition where the database is newer than this release, a file differs
-    from what was applied, pgvector is missing or too old; DatabaseUnavailable where the server is away or another
-    process holds the lock longer than `lock_timeout` seconds.
+    `allow_old_pgvector` makes a pgvector below 0.8.4 a warning (bugs in older ones: overflow in index builds,
+    corruption by vacuum, unreachable rows). Raises FailedPrecondition where the database is newer than this release, a
+    file differs from what was applied, pgvector is missing or too old; DatabaseUnavailable where the server is away or
+    another process holds the lock longer than `lock_timeout` seconds.
     """
     known = load_migrations() if migrations is None else tuple(migrations)
     with translated_errors():

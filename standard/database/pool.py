@@ -6,10 +6,11 @@
         async with transaction(pool) as conn:       # several statements, all or nothing
             ...
 
-Connections are in autocommit mode and return tuples; LangGraph's AsyncPostgresSaver takes the same pool. Behind a pooler
-in transaction mode (PgBouncer and its kin, detected, see `_behind_pooler`) two statements may meet two server sessions, so
-nothing is kept in the session there: no prepared statements, and the statement timeout is set inside each transaction
-(`connection` then opens one). Cancelling a task that waits for a statement cancels the statement on the server.
+Connections are in autocommit mode and return tuples; LangGraph's AsyncPostgresSaver takes the same pool. Behind a
+pooler in transaction mode (PgBouncer and its kin, detected, see `_behind_pooler`) two statements may meet two server
+sessions, so nothing is kept in the session there: no prepared statements, and the statement timeout is set inside each
+transaction (`connection` then opens one). Cancelling a task that waits for a statement cancels the statement on the
+server.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 class DatabaseConfig:
     """How to reach PostgreSQL and within which bounds. Times are in seconds.
 
-    `url` None = the embedded server of `data_directory`. `max_waiting` callers may queue for a connection (0 = no bound),
-    each `acquire_timeout` long. `statement_timeout` bounds every statement, 0 = none. `pooler` None = detect whether a
-    pooler stands between; True where detection cannot see it.
+    `url` None = the embedded server of `data_directory`. `max_waiting` callers may queue for a connection (0 = no
+    bound), each `acquire_timeout` long. `statement_timeout` bounds every statement, 0 = none. `pooler` None = detect
+    whether a pooler stands between; True where detection cannot see it.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -84,8 +85,8 @@ async def database_url(config: DatabaseConfig) -> AsyncIterator[str]:
 async def open_pool(config: DatabaseConfig, *, wait: bool = True) -> AsyncIterator[Pool]:
     """Yield an open pool; close it, and give the embedded server up, at the end of the block.
 
-    With `wait` the first `min_size` connections stand when the block begins, else DatabaseUnavailable is raised; without
-    it the pool keeps trying in the background and callers wait for it.
+    With `wait` the first `min_size` connections stand when the block begins, else DatabaseUnavailable is raised;
+    without it the pool keeps trying in the background and callers wait for it.
     """
     async with database_url(config) as url:
         pool = make_pool(url, config)
@@ -144,13 +145,13 @@ async def _configure(conn: Connection, config: DatabaseConfig) -> None:
 
 
 async def _behind_pooler(conn: Connection) -> bool:
-    """Tell whether the session that answers is not the one we greeted: poolers invent the process id of the greeting."""
+    """Tell whether another session answers than the one that greeted: poolers invent the greeting's process id."""
     row = await (await conn.execute("select pg_backend_pid()", prepare=False)).fetchone()
     return row is not None and row[0] != conn.info.backend_pid
 
 
 async def _drop_if_closed(conn: Connection) -> None:
-    """Raise if the server has closed an idle connection. Costs no round trip: a healthy idle socket has nothing to read."""
+    """Raise if the server closed an idle connection. Costs no round trip: a healthy idle socket is not readable."""
     poll = select.poll()
     poll.register(conn.fileno(), select.POLLIN)
     if poll.poll(0):
@@ -207,10 +208,13 @@ async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
+    url = pool.conninfo
+    if not isinstance(url, str):
+        raise TypeError("a pool of make_pool has a plain URL")
     try:
         async with asyncio.timeout(timeout_seconds):
             conn = await AsyncConnection.connect(
-                pool.conninfo, autocommit=True, application_name="pointsman-health", prepare_threshold=None
+                url, autocommit=True, application_name="pointsman-health", prepare_threshold=None
             )
             async with conn:
                 await conn.execute("select 1")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def is_postgres(pid: int) -> bool:
         return False
     except PermissionError:
         pass
-    if sys.platform == "linux":
+    if Path("/proc/self/comm").exists():
         try:
             return Path(f"/proc/{pid}/comm").read_text().strip() == "postgres"
         except (FileNotFoundError, ProcessLookupError):
