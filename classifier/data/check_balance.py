@@ -2,14 +2,16 @@
 
 A text router that learns style (longer, "compare", "policy") looks excellent in its own data and fails on the next
 company. This script therefore tries to predict the label without understanding anything, with whole domains held out:
-from length alone and from a bag of words alone. Both have to stay close to a coin. It also lists what leaks (words, cue
-words, document words, openers), duplicates, and the counts by label, domain, voice and language.
+from length alone and from a bag of words alone. Both have to stay close to a coin. It also lists what leaks (words,
+cue words, document words, openers), duplicates, and the counts by label, domain, voice and language.
 
-    python classifier/data/check_balance.py                           # every *.jsonl in questions/ with labelled rows
-    python classifier/data/check_balance.py FILE... [--with FILE...]  # FILE... reported; --with joins the training folds
-    python classifier/data/check_balance.py FILE... --strict          # exit status 1 when a limit is exceeded
-    python classifier/data/check_balance.py FILE... --domains         # adds a line for each domain
-    python classifier/data/check_balance.py FILE... --json            # the same as one JSON object
+    python classifier/data/check_balance.py   # every *.jsonl in questions/ with labelled rows
+    python classifier/data/check_balance.py FILE... --with FILE...  # --with: rows that join the training folds only
+    python classifier/data/check_balance.py FILE... --strict  # exit status 1 when a limit is exceeded
+    python classifier/data/check_balance.py FILE... --domains  # adds a line for each domain
+    python classifier/data/check_balance.py FILE... --json  # the same as one JSON object
+
+The limits bind length (accuracy and AUC) and single words (accuracy); pairs of words are shown as a further warning.
 
 Rows: {"id", "question", "label": "simple" | "complex", "domain", "voice"}.
 """
@@ -25,7 +27,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,9 +41,6 @@ from sklearn.preprocessing import StandardScaler
 
 QUESTIONS: Final = Path(__file__).parent / "questions"
 LABELS: Final = ("simple", "complex")
-LANGUAGES: Final = frozenset(
-    "spanish german french portuguese italian dutch polish turkish japanese chinese hindi arabic".split()
-)
 WITHOUT_SPACES: Final = frozenset({"japanese", "chinese"})
 CHARACTERS_A_WORD: Final = 2.2  # Japanese and Chinese lengths are put on the scale of the other languages by this
 
@@ -49,17 +48,42 @@ LENGTH_LIMIT: Final = 0.56
 WORDS_LIMIT: Final = 0.66
 FOLDS: Final = 20  # at most; with fewer domains each domain is its own fold
 
-CUES: Final = tuple(
-    "and or but compare which who whom whose same other others our difference differences all every each any before "
-    "after both between since still also again last latest now currently why how many much what when where has have "
-    "been did does is are was were not than more most least first then ever yet already per their that".split()
+# Vowel signs are no word characters to `re`: without them a Hindi word falls into pieces.
+LETTER: Final = r"(?:[^\W_]|[\u0300-\u036f\u0900-\u097f])"
+WORD: Final = r"\S+"  # the texts come as words joined by spaces
+TOKEN: Final = re.compile(rf"{LETTER}+(?:['’]{LETTER}+)*")
+
+LANGUAGES: Final = frozenset(
+    TOKEN.findall("spanish german french portuguese italian dutch polish turkish japanese chinese hindi arabic")
 )
-DOCUMENT_WORDS: Final = tuple(
-    "page pages guide sheet report reports clause policy manual procedure rule rules register list log table letter "
-    "contract agreement note notes memo minutes plan form handbook standard section file schedule record records "
-    "survey review audit chart notice code terms".split()
+CUES: Final = frozenset(
+    TOKEN.findall(
+        """
+        and or but compare which who whom whose same other others our difference differences all every each any
+        before after both between since still also again last latest now currently why how many much what when where
+        has have been did does is are was were not than more most least first then ever yet already per their that
+        """
+    )
 )
-TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+DOCUMENT_WORDS: Final = frozenset(
+    TOKEN.findall(
+        """
+        page pages guide sheet report reports clause policy manual procedure rule rules register list log table letter
+        contract agreement note notes memo minutes plan form handbook standard section file schedule record records
+        survey review audit chart notice code terms
+        """
+    )
+)
+
+
+class Model(Protocol):
+    """The two calls the probes make of a scikit-learn classifier."""
+
+    def fit(self, x: Any, y: Any) -> object:  # noqa: ANN401 - arrays or texts, as scikit-learn takes them
+        """Learn from rows and labels."""
+
+    def predict_proba(self, x: Any) -> Any:  # noqa: ANN401
+        """(n, 2) probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +152,7 @@ def length(row: Row) -> float:
 def length_features(rows: Sequence[Row]) -> NDArray[np.float64]:
     """(n, 4): words, log words, characters, commas."""
     return np.array(
-        [
-            [length(r), math.log1p(length(r)), len(r.question), len(re.findall("[,،、，]", r.question))]
-            for r in rows
-        ]
+        [[length(r), math.log1p(length(r)), len(r.question), len(re.findall("[,،、，]", r.question))] for r in rows]
     )
 
 
@@ -157,25 +178,26 @@ def probe_all(rows: Sequence[Row], reported: Sequence[bool]) -> list[Probe]:
     lengths = length_features(rows)
     texts = [" ".join(words(r)) for r in rows]
 
-    def on_lengths(model: Any) -> Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]:
+    def on_lengths(model: Model) -> Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]:
         def fit(train: NDArray[np.intp], test: NDArray[np.intp]) -> NDArray[np.float64]:
             model.fit(lengths[train], y[train])
             return np.asarray(model.predict_proba(lengths[test])[:, 1])
 
         return fit
 
-    def on_texts(model: Any) -> Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]:
+    def on_texts(model: Model) -> Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]]:
         def fit(train: NDArray[np.intp], test: NDArray[np.intp]) -> NDArray[np.float64]:
             model.fit([texts[i] for i in train], y[train])
             return np.asarray(model.predict_proba([texts[i] for i in test])[:, 1])
 
         return fit
 
-    def bag(vectorizer: Any, strength: float) -> Any:
-        return make_pipeline(vectorizer, LogisticRegression(C=strength, max_iter=2000))
+    def bag(vectorizer: CountVectorizer, strength: float) -> Model:
+        model: Model = make_pipeline(vectorizer, LogisticRegression(C=strength, max_iter=2000))
+        return model
 
     def counts(highest: int) -> CountVectorizer:
-        return CountVectorizer(binary=True, min_df=2, ngram_range=(1, highest), token_pattern=r"\S+")
+        return CountVectorizer(binary=True, min_df=2, ngram_range=(1, highest), token_pattern=WORD)
 
     tree = HistGradientBoostingClassifier(max_depth=3, max_iter=60, learning_rate=0.1, random_state=0)
     models = {
@@ -183,8 +205,8 @@ def probe_all(rows: Sequence[Row], reported: Sequence[bool]) -> list[Probe]:
         "length, trees": on_lengths(tree),
         "words, C=1": on_texts(bag(counts(1), 1.0)),
         "words, C=0.1": on_texts(bag(counts(1), 0.1)),
-        "words and pairs, C=0.1": on_texts(bag(counts(2), 0.1)),
-        "words, tf-idf": on_texts(bag(TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=r"\S+"), 1.0)),
+        "pairs of words, C=0.1": on_texts(bag(counts(2), 0.1)),
+        "words, tf-idf": on_texts(bag(TfidfVectorizer(sublinear_tf=True, min_df=2, token_pattern=WORD), 1.0)),
     }
     probes = []
     for name, fit in models.items():
@@ -248,13 +270,13 @@ def by_label(rows: Sequence[Row], key: Callable[[Row], str]) -> dict[str, dict[s
 def check(rows: Sequence[Row], joined: Sequence[Row]) -> dict[str, Any]:
     """The whole report as plain JSON values; `joined` rows train the probes but are not reported on."""
     probes = probe_all([*rows, *joined], [True] * len(rows) + [False] * len(joined))
-    watched = set(CUES) | set(DOCUMENT_WORDS)
+    watched = CUES | DOCUMENT_WORDS
     lengths = {label: np.array([length(r) for r in rows if r.label == label]) for label in LABELS}
     worst_length = max(max(p.accuracy, p.auc) for p in probes if p.name.startswith("length"))
     worst_words = max(p.accuracy for p in probes if p.name.startswith("words"))
     ids = Counter(r.id for r in rows)
     texts = Counter(" ".join(words(r)) for r in [*rows, *joined])
-    document_words = by_label([r for r in rows if set(words(r)) & set(DOCUMENT_WORDS)], lambda _: "any")
+    document_words = by_label([r for r in rows if DOCUMENT_WORDS.intersection(words(r))], lambda _: "any")
     return {
         "rows": len(rows),
         "labels": by_label(rows, lambda _: "all")["all"],
@@ -272,7 +294,7 @@ def check(rows: Sequence[Row], joined: Sequence[Row]) -> dict[str, Any]:
             "length": {"worst": worst_length, "limit": LENGTH_LIMIT, "ok": worst_length <= LENGTH_LIMIT},
             "words": {"worst": worst_words, "limit": WORDS_LIMIT, "ok": worst_words <= WORDS_LIMIT},
         },
-        "document_words": document_words.get("any", {label: 0 for label in LABELS}),
+        "document_words": document_words.get("any", dict.fromkeys(LABELS, 0)),
         "leaking_words": [asdict(x) for x in leaning(rows, words, 6)[:40]],
         "watched_words": [asdict(x) for x in leaning(rows, words, 6) if x.term in watched and abs(x.z) >= 2],
         "openers": [asdict(x) for x in leaning(rows, opener(1), 5)[:15]],
@@ -294,7 +316,7 @@ def render(report: dict[str, Any], *, domains: bool) -> str:
         return f"{count['simple']}/{count['complex']}"
 
     lines = [
-        f"rows {report['rows']}  simple/complex {pair(report['labels'])}  domains {len(report['domains'])}  "
+        f"rows {report['rows']}  simple/complex {pair(report['labels'])}  domains {len(report['domains'])}",
         f"other languages {report['other_languages']:.1%}",
         "voices   " + "  ".join(f"{name} {pair(count)}" for name, count in report["voices"].items()),
         *(f"length   {label}: {values}" for label, values in report["length"].items()),
@@ -330,7 +352,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     other_shape = {"ambiguous.jsonl", "followups.jsonl"}
     files = options.files or sorted(p for p in QUESTIONS.glob("*.jsonl") if p.name not in other_shape)
     report = check(load(files), load(options.joined) if options.joined else [])
-    print(json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, domains=options.domains))
+    text = json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, domains=options.domains)
+    sys.stdout.write(text + "\n")
     broken = not all(v["ok"] for v in report["limits"].values()) or report["duplicate_ids"] or report["duplicates"]
     return 1 if options.strict and broken else 0
 
