@@ -41,13 +41,13 @@ class PolicyStore:
 
     def __init__(self, pool: Pool, default: Policy) -> None:
         self._pool = pool
-        self._default = default
+        self.default = default
         self._stored: dict[str, StoredPolicy] = {}
 
     def policy(self, tenant: str) -> Policy:
         """The policy in force for a tenant; no waiting."""
         stored = self._stored.get(tenant) or self._stored.get("")
-        return stored.policy if stored else self._default
+        return stored.policy if stored else self.default
 
     def stored(self, tenant: str) -> StoredPolicy:
         """The policy in force with its version: of the tenant's own row, '' the row of all."""
@@ -97,4 +97,4 @@ class PolicyStore:
 
     def _decode(self, body: dict[str, Any]) -> Policy:
         known = {key: value for key, value in body.items() if key in Policy.__dataclass_fields__}
-        return replace(self._default, **(known | {"safe_route": Route(known.get("safe_route", "standard"))}))
+        return replace(self.default, **(known | {"safe_route": Route(known.get("safe_route", "standard"))}))

@@ -39,7 +39,7 @@ def opened(path: str) -> Iterator[IO[bytes]]:
 
 
 def json_lines(handle: IO[bytes]) -> Iterator[dict[str, Any] | BadLine]:
-    """Yield each line's object or what is wrong with it, in order, one line in memory at a time; blank ones are skipped.
+    """Yield each line's object or what is wrong with it, in order, one line in memory at a time; blank ones skipped.
 
     Each object has an `id`, a string: its own, or the line's number.
     """

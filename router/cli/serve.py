@@ -57,11 +57,7 @@ def _print_how_to_call(server: RunningServer) -> None:
         f" http://{server.host}:{server.metrics_port}/metrics"
     )
     console.print('  pointsman ask "Who signs for the spare pump?"')
-    console.print(
-        f'  grpcurl -plaintext -d \'{{"question": "..."}}\' {server.target} pointsman.v1.GatewayService/Answer'
-    )
-    console.print(
-        f'  python -c "import asyncio, pointsman.client as c; '
-        f"asyncio.run((lambda: c.Pointsman('{server.target}').answer('...'))())\""
-    )
+    body = '{"question": "..."}'
+    console.print(f"  grpcurl -plaintext -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
+    console.print(f'  Python: async with pointsman.client.Pointsman("{server.target}") as p: await p.answer("...")')
     console.print("Ctrl-C stops it.")

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from router.journal.codec import Consent, EventCodec, redact
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Sequence
 
-    from standard.database.pool import Pool
+    from standard.database.pool import Connection, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,21 +161,32 @@ class Journal:
         return [Event(entry.sequence, self._codec.decode(entry.kind, entry.body), entry.text) for entry in run.entries]
 
     async def erase(self, tenant: str, subject: str) -> int:
-        """Delete every run of a session or request id; returns how many. Events and feedback go with them."""
+        """Delete every run of a session or request id, with events, feedback and checkpoints; returns how many."""
         async with transaction(self._pool) as connection:
             cursor = await connection.execute(
-                "delete from run where tenant = %s and (request_id = %s or session_id = %s or subject = %s)",
+                "delete from run where tenant = %s and (request_id = %s or session_id = %s or subject = %s)"
+                " returning tenant, request_id",
                 (tenant, subject, subject, subject),
             )
-            return int(cursor.rowcount)
+            gone = [thread_of(*row) for row in await cursor.fetchall()]
+            await _delete_checkpoints(connection, gone)
+        return len(gone)
 
-    async def purge(self, retention_days: float) -> int:
-        """Delete runs older than the retention; returns how many."""
+    async def purge(self, retention_days: float, *, batch: int = 1000) -> int:
+        """Delete runs older than the retention, at most `batch` of them; returns how many."""
         async with transaction(self._pool) as connection:
             cursor = await connection.execute(
-                "delete from run where created_at < now() - make_interval(secs => %s)", (retention_days * 86_400.0,)
+                """
+                delete from run where run_id in (
+                    select run_id from run where created_at < now() - make_interval(secs => %s)
+                    order by created_at limit %s for update skip locked
+                ) returning tenant, request_id
+                """,
+                (retention_days * 86_400.0, batch),
             )
-            return int(cursor.rowcount)
+            gone = [thread_of(*row) for row in await cursor.fetchall()]
+            await _delete_checkpoints(connection, gone)
+        return len(gone)
 
     async def add_feedback(
         self, tenant: str, request_id: str, rating: float | None, correct_route: str, comment: str
@@ -192,6 +204,18 @@ class Journal:
                 (rating, correct_route, comment, tenant, request_id),
             )
             return bool(cursor.rowcount == 1)
+
+
+def thread_of(tenant: str, request_id: str) -> str:
+    """The name under which a run's checkpoints are kept."""
+    return f"{tenant}/{request_id}"
+
+
+async def _delete_checkpoints(connection: Connection, threads: list[str]) -> None:
+    if not threads:
+        return
+    for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints"):
+        await connection.execute(SQL("delete from {} where thread_id = any(%s)").format(Identifier(table)), (threads,))
 
 
 def without_nul(question: dict[str, Any]) -> dict[str, Any]:
