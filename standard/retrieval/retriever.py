@@ -1,0 +1,339 @@
+"""Search over our own corpus: a dense and a lexical leg side by side, fused, and only what is wanted read.
+
+    text, vector -> view of the collection -> dense | lexical | excluded (each on a connection of its own, at once)
+                 -> fusion -> one statement that reads the head of the list -> SearchResult
+
+No task holds a connection while it waits for another, so a pool of one cannot lock up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pgvector import HalfVector
+
+from standard.database.pool import connection
+from standard.domain.errors import InvalidInput
+from standard.domain.passage import RetrievedPassage, SearchResult, StageSeconds
+from standard.retrieval import dense, lexical
+from standard.retrieval.directory import CollectionDirectory, require_embedder
+from standard.retrieval.fusion import Fused, Leg, convex_fusion
+from standard.retrieval.hydrate import Hydrated, hydrate, keys_sql, matrix, passage_keys
+from standard.retrieval.lexical import LexicalHits, Within
+from standard.retrieval.together import all_of, three_of
+from standard.retrieval.visibility import Visibility, visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from standard.database.pool import Pool
+    from standard.domain.passage import Passage, Scope
+    from standard.retrieval.directory import CollectionView
+
+MAX_K = 100
+"""Passages of one search."""
+MAX_EXCLUDED = 900
+"""Excluded ids that are sure not to cost passages: with them a leg still fits into hnsw.ef_search, at most 1000."""
+MAX_QUERY_LENGTH = 8_000
+"""Code points of a query that the lexical leg reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalSettings:
+    """Knobs of a search; the defaults are measured (see docs/decisions/).
+
+    `depth` chunks come from each leg (>= k). `dense_weight` (0-1) is the dense leg's share in the fusion.
+    `candidates` passages are kept for the evidence. `ef_search` (<= 1000) and `max_scan_tuples` steer HNSW. A filter
+    that keeps at most `few_documents` is searched exactly. `posting_budget` and `shortlist`: see
+    standard.retrieval.lexical. A collection is looked up again after `view_seconds`. `concurrency` searches of one
+    search_many run at a time.
+    """
+
+    depth: int = 100
+    dense_weight: float = 0.45
+    candidates: int = 20
+    ef_search: int = 160
+    max_scan_tuples: int = 20_000
+    few_documents: int = 1_000
+    posting_budget: int = 5_000
+    shortlist: int = 400
+    view_seconds: float = 1.0
+    concurrency: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Legs:
+    """What both legs brought, with chunk keys of `view`'s generation, and what the search ran within."""
+
+    view: CollectionView
+    visible: Visibility
+    dense: Leg[int]
+    lexical: Leg[int]
+    term_idf: Mapping[str, float] = field(default_factory=dict)
+    corpus_size: int = 0
+    dense_seconds: float = 0.0
+    lexical_seconds: float = 0.0
+
+
+class CorpusRetriever:
+    """Implements standard.domain.passage.Retriever over the corpus tables.
+
+    `embedder_id` and `embedder_checksum` are those of the embedder that makes the query vectors.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        embedder_id: str,
+        embedder_checksum: str,
+        settings: RetrievalSettings = RetrievalSettings(),
+        directory: CollectionDirectory | None = None,
+    ) -> None:
+        self._pool = pool
+        self._embedder_id = embedder_id
+        self._embedder_checksum = embedder_checksum
+        self.settings = settings
+        self.directory = directory or CollectionDirectory(pool, time_to_live=settings.view_seconds)
+
+    async def search(
+        self,
+        scope: Scope,
+        text: str,
+        vector: NDArray[np.float32],
+        *,
+        k: int,
+        exclude: frozenset[str] = frozenset(),
+    ) -> SearchResult:
+        """Find passages; see Retriever. `text` beyond MAX_QUERY_LENGTH code points is not read by the lexical leg."""
+        if not 1 <= k <= MAX_K:
+            raise InvalidInput("top_k", f"is {k}; 1 to {MAX_K} are allowed")
+        began = asyncio.get_running_loop().time()
+        found, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=None)
+        if found.view.seen_at < began and len(result.passages) < k:
+            # perhaps the remembered generation is gone; where it is not, there is no more to find
+            again = await self.directory.view(scope.tenant, scope.collection, fresher_than=began)
+            if again.generation_id != found.view.generation_id:
+                _, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=began)
+        return result
+
+    async def search_many(
+        self, scope: Scope, texts: Sequence[str], vectors: NDArray[np.float32], *, k: int
+    ) -> list[SearchResult]:
+        """Search for several texts, a few at a time, so that one caller cannot take the whole pool."""
+        if len(texts) != len(vectors):
+            raise ValueError(f"{len(texts)} texts need as many vectors, not {len(vectors)}")
+        gate = asyncio.Semaphore(max(1, min(self.settings.concurrency, self._pool.max_size // 2)))
+
+        async def one(text: str, vector: NDArray[np.float32]) -> SearchResult:
+            async with gate:
+                return await self.search(scope, text, vector, k=k)
+
+        return await all_of([one(text, vector) for text, vector in zip(texts, vectors, strict=True)])
+
+    async def legs(
+        self,
+        scope: Scope,
+        text: str,
+        vector: NDArray[np.float32],
+        *,
+        k: int = 10,
+        exclude: frozenset[str] = frozenset(),
+        fresher_than: float | None = None,
+        restricted: bool = False,
+    ) -> Legs:
+        """Run both legs without fusing or reading; `restricted` heeds access groups even if the view knows of none."""
+        view = await self.directory.view(scope.tenant, scope.collection, fresher_than=fresher_than)
+        require_embedder(view, self._embedder_id, self._embedder_checksum, len(vector))
+        visible = visibility(scope, view.collection_id)
+        if view.generation_id is None:
+            return Legs(view, visible, Leg([], []), Leg([], []))
+        everything = not (visible.filtered or view.restricted or restricted)
+        within = Within.ALL if everything else Within.SOME
+        if visible.filtered and await self._keeps_few(visible):
+            within = Within.FEW
+        depth = max(self.settings.depth, k) + min(len(exclude), MAX_EXCLUDED)
+        query = _Query(view, visible, text[:MAX_QUERY_LENGTH], HalfVector(vector), depth)
+        (near, dense_seconds), (hits, lexical_seconds), excluded = await three_of(
+            self._dense(query, within), self._lexical(query, within), self._excluded(view, exclude)
+        )
+        if within is not Within.FEW and len(near.keys) < min(depth, view.chunk_count):
+            # the scan ended early: the filter keeps too few of what is near, or the index did not reach them
+            near, more = await self._dense(query, Within.FEW)
+            dense_seconds += more
+            if within is Within.SOME:
+                hits, more = await self._lexical(query, Within.FEW)
+                lexical_seconds += more
+        floor = None if len(hits.keys) >= len(near.keys) else 0.0
+        return Legs(
+            view,
+            visible,
+            near.without(excluded),
+            Leg(hits.keys, hits.scores, floor).without(excluded),
+            hits.term_idf,
+            hits.corpus_size,
+            dense_seconds,
+            lexical_seconds,
+        )
+
+    async def _attempt(
+        self,
+        scope: Scope,
+        text: str,
+        vector: NDArray[np.float32],
+        k: int,
+        exclude: frozenset[str],
+        *,
+        fresher_than: float | None,
+    ) -> tuple[Legs, SearchResult]:
+        found = await self.legs(scope, text, vector, k=k, exclude=exclude, fresher_than=fresher_than)
+        fused, head, seconds = await self._fuse_and_read(found, k)
+        if head.forbidden:
+            # a document was closed since the view was made: search again with the access groups in the condition
+            found = await self.legs(scope, text, vector, k=k, exclude=exclude, restricted=True)
+            fused, head, seconds = await self._fuse_and_read(found, k)
+        return found, self._result(found, fused, head, k, seconds)
+
+    async def _fuse_and_read(self, found: Legs, k: int) -> tuple[list[Fused[int]], Hydrated, float]:
+        """Fuse, and read the head of the list until k passages and all candidates are there or the list ends."""
+        began = time.perf_counter()
+        weight = self.settings.dense_weight
+        fused = convex_fusion([found.dense, found.lexical], [weight, 1.0 - weight])
+        wanted = max(k, self.settings.candidates)
+        head = Hydrated({}, {}, 0)
+        if found.view.generation_id is not None and fused:
+            async with connection(self._pool) as conn:
+                start = 0
+                while start < len(fused) and len(head.passages) < wanted:
+                    keys = [item.key for item in fused[start : start + wanted]]
+                    more = await hydrate(
+                        conn,
+                        found.view.generation_id,
+                        found.visible,
+                        keys,
+                        embeddings=self.settings.candidates if start == 0 else wanted,
+                    )
+                    head = Hydrated(
+                        head.passages | more.passages,
+                        head.embeddings | more.embeddings,
+                        head.forbidden + more.forbidden,
+                    )
+                    start += wanted
+        return fused, head, time.perf_counter() - began
+
+    def _result(
+        self, found: Legs, fused: list[Fused[int]], head: Hydrated, k: int, fuse_seconds: float
+    ) -> SearchResult:
+        near = {key: rank for rank, key in enumerate(found.dense.keys)}
+        hit = {key: rank for rank, key in enumerate(found.lexical.keys)}
+        ordered: list[RetrievedPassage] = []
+        vectors: list[bytes] = []
+        for item in fused:
+            passage = head.passages.get(item.key)
+            if passage is not None:
+                ordered.append(_retrieved(passage, item, found, near.get(item.key), hit.get(item.key)))
+                if len(vectors) == len(ordered) - 1 and item.key in head.embeddings:
+                    vectors.append(head.embeddings[item.key])
+        # where quarantined passages stood in between, those that follow may have come without an embedding
+        vectors = vectors[: self.settings.candidates]
+        candidates = ordered[: len(vectors)]
+        return SearchResult(
+            passages=tuple(ordered[:k]),
+            candidates=tuple(candidates),
+            term_idf=found.term_idf,
+            corpus_size=found.corpus_size,
+            vectors=matrix(vectors, found.view.dimensions),
+            seconds=StageSeconds(dense=found.dense_seconds, lexical=found.lexical_seconds, fuse=fuse_seconds),
+        )
+
+    async def _keeps_few(self, visible: Visibility) -> bool:
+        statement = (
+            f"select count(*) from (select from document d where {visible.clause}"  # noqa: S608 - see visibility
+            " limit %(few_documents)s + 1) kept"
+        )
+        async with connection(self._pool) as conn:
+            parameters = {**visible.parameters, "few_documents": self.settings.few_documents}
+            row = await (await conn.execute(statement.encode(), parameters)).fetchone()
+        return row is not None and row[0] <= self.settings.few_documents
+
+    async def _dense(self, query: _Query, within: Within) -> tuple[Leg[int], float]:
+        view = query.view
+        if view.generation_id is None:
+            return Leg([], []), 0.0
+        parameters: dict[str, object] = {"vector": query.vector, "depth": query.depth}
+        if within is Within.FEW:
+            statement = dense.exact_sql(view.generation_id, view.dimensions, view.distance, query.visible.clause)
+        else:
+            clause = query.visible.clause if within is Within.SOME else ""
+            statement = dense.scan_sql(view.generation_id, view.dimensions, view.distance, clause)
+            ef_search = min(max(self.settings.ef_search, query.depth), 1000)
+            parameters |= {"ef_search": str(ef_search), "max_scan_tuples": str(self.settings.max_scan_tuples)}
+        began = time.perf_counter()
+        async with connection(self._pool) as conn, conn.cursor(binary=True) as cursor:
+            await cursor.execute(statement.encode(), parameters | dict(query.visible.parameters))
+            rows = await cursor.fetchall()
+        similarity = view.distance.similarity
+        leg = Leg([key for key, _ in rows], [similarity(distance) for _, distance in rows])
+        return leg, time.perf_counter() - began
+
+    async def _lexical(self, query: _Query, within: Within) -> tuple[LexicalHits, float]:
+        view = query.view
+        if view.generation_id is None:
+            return LexicalHits([], [], {}, 0), 0.0
+        parameters = {
+            **query.visible.parameters,
+            "text": searchable(query.text),
+            "text_config": view.text_config,
+            "depth": query.depth,
+            "shortlist": max(self.settings.shortlist, query.depth),
+            "posting_budget": self.settings.posting_budget,
+        }
+        clause = "" if within is Within.ALL else query.visible.clause
+        began = time.perf_counter()
+        async with connection(self._pool) as conn, conn.cursor(binary=True) as cursor:
+            await cursor.execute(lexical.bm25_sql(view.generation_id, clause, within).encode(), parameters)
+            row = await cursor.fetchone()
+        hits = LexicalHits([], [], {}, 0) if row is None else lexical.hits(row)
+        return hits, time.perf_counter() - began
+
+    async def _excluded(self, view: CollectionView, exclude: frozenset[str]) -> frozenset[int]:
+        documents, positions = passage_keys(sorted(exclude))
+        if not documents or view.generation_id is None:
+            return frozenset()
+        parameters = {"collection": view.collection_id, "documents": documents, "positions": positions}
+        async with connection(self._pool) as conn:
+            rows = await (await conn.execute(keys_sql(view.generation_id).encode(), parameters)).fetchall()
+        return frozenset(row[0] for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    view: CollectionView
+    visible: Visibility
+    text: str
+    vector: HalfVector
+    depth: int
+
+
+def searchable(text: str) -> str:
+    """Return the text as PostgreSQL takes it: NUL and lone surrogates, which match nothing, become spaces."""
+    return "".join(" " if character == "\x00" or "\ud800" <= character <= "\udfff" else character for character in text)
+
+
+def _retrieved(
+    passage: Passage, item: Fused[int], found: Legs, dense_rank: int | None, lexical_rank: int | None
+) -> RetrievedPassage:
+    return RetrievedPassage(
+        passage=passage,
+        score=item.score,
+        dense_score=None if dense_rank is None else found.dense.scores[dense_rank],
+        dense_rank=dense_rank,
+        lexical_score=None if lexical_rank is None else found.lexical.scores[lexical_rank],
+        lexical_rank=lexical_rank,
+    )
