@@ -66,7 +66,8 @@ async def add_collection(
         )
         keys = [key for (key,) in await cursor.fetchall()]
         async with conn.cursor().copy(
-            "copy document (document_key, collection_id, document_id, title, text, metadata, access_groups, content_hash)"
+            "copy document"
+            " (document_key, collection_id, document_id, title, text, metadata, access_groups, content_hash)"
             " from stdin"
         ) as copy:
             for key, item in zip(keys, rows, strict=True):
@@ -135,4 +136,5 @@ async def add_collection(
 
 def unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     """L2-normalise the rows."""
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    normalised: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    return normalised

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def ids(result: SearchResult) -> list[str]:
 
 
 def axis(number: int) -> NDArray[np.float32]:
-    return np.eye(DIMENSIONS, dtype=np.float32)[number]
+    return unit(np.eye(DIMENSIONS)[number])
 
 
 def row(document_id: str, text: str, vector: NDArray[np.float32], **more: object) -> Row:
@@ -96,15 +96,13 @@ def grid() -> tuple[list[Row], NDArray[np.float32], NDArray[np.float32]]:
 
 
 @pytest.fixture(scope="module")
-def grid_url(
-    module_database_url: str, grid: tuple[list[Row], NDArray[np.float32], NDArray[np.float32]]
-) -> Iterator[str]:
+def grid_url(module_database_url: str, grid: tuple[list[Row], NDArray[np.float32], NDArray[np.float32]]) -> str:
     async def load() -> None:
         async with open_pool(DatabaseConfig(url=module_database_url)) as pool:
             await add_collection(pool, grid[0], index="halfvec_ip_ops")
 
     asyncio.run(load())
-    yield module_database_url
+    return module_database_url
 
 
 @pytest_asyncio.fixture
