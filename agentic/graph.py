@@ -27,7 +27,7 @@ from agentic.library import execute
 from agentic.settings import MAX_STEPS
 from agentic.state import Ending, Evidence, Refusal, Reply, RunState
 from agentic.structured import UnreadableOutput
-from standard.domain.answer import StopReason
+from standard.domain.answer import StopReason, Usage
 from standard.domain.errors import LlmUnavailable, Unavailable
 from standard.domain.event import ClarificationAsked, ContextCompressed, Degraded, GuardTripped
 from standard.domain.outcome import RouteResult
@@ -144,6 +144,8 @@ async def judge(state: RunState, context: RunContext) -> RunState:
     except TimeoutError:
         return await _out_of_time(state, context, "judge")
     except (LlmUnavailable, UnreadableOutput) as error:
+        if isinstance(error, UnreadableOutput):
+            state = state.spend(error.usage)
         if context.stamp(state).remaining_seconds <= state.limits.reserve_seconds:
             return await _out_of_time(context.stamp(state), context, "judge")
         return await judge(await _give_up_on_llm(state, context, error), context)
@@ -168,9 +170,10 @@ async def compress(state: RunState, context: RunContext) -> RunState:
     try:
         async with _search_time(state):
             done = await context.compress(state)
-    except (TimeoutError, LlmUnavailable, UnreadableOutput):
+    except (TimeoutError, LlmUnavailable, UnreadableOutput) as error:
         # Compression saves tokens; a run goes on without it, and does not try again at once.
-        return replace(state, compressed_at=state.steps)
+        usage = error.usage if isinstance(error, UnreadableOutput) else Usage()
+        return replace(state.spend(usage), compressed_at=state.steps)
     state = replace(done.state.spend(done.usage), compressed_at=state.steps)
     if done.passage_ids:
         await context.emit(ContextCompressed(state.steps, done.tokens_before, done.tokens_after, done.passage_ids))

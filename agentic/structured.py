@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from standard.domain.answer import Usage
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,12 +20,13 @@ _MAX_OUTPUT = 64_000
 class UnreadableOutput(Exception):
     """A model's structured output could not be read, also after one attempt to repair it.
 
-    `problem` says why in our own words and never quotes the output.
+    `problem` says why in our own words and never quotes the output; `usage` is what the attempts cost.
     """
 
-    def __init__(self, problem: str) -> None:
+    def __init__(self, problem: str, usage: Usage | None = None) -> None:
         super().__init__(problem)
         self.problem = problem
+        self.usage = usage or Usage()
 
 
 def parse_reply(text: str, shape: type[Model], *, finish_reason: str = "stop") -> Model:
