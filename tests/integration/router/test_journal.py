@@ -1,0 +1,133 @@
+"""The journal over the real database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from router.journal.store import Journal
+from standard.domain.answer import Answer, AnswerSource, Decision, DecisionReason, Outcome, StopReason
+from standard.domain.event import Completed, DecisionMade, Event, TokenEmitted
+from standard.domain.question import Route
+
+if TYPE_CHECKING:
+    from router.journal.codec import Consent
+    from standard.database.pool import Pool
+
+DECISION = Decision(Route.STANDARD, DecisionReason.EVIDENCE, 0.25, 0.5)
+ANSWER = Answer(
+    "r1",
+    "The pump is ashore.",
+    AnswerSource.GENERATED,
+    Outcome.ANSWERED,
+    StopReason.SUFFICIENT,
+    Route.STANDARD,
+    DECISION,
+)
+EVENTS = [
+    Event(1, DecisionMade(DECISION), "Taking the standard route"),
+    Event(2, TokenEmitted("The pump\x00 is ashore.")),
+    Event(3, Completed(ANSWER), "Done"),
+]
+
+
+def journal(pool: Pool, consent: Consent = "text") -> Journal:
+    return Journal(pool, consent=consent, owner="test")
+
+
+async def test_a_run_is_begun_once(pool: Pool) -> None:
+    store = journal(pool)
+    first = await store.begin("default", "r1", "hash", {"question": "where\x00?"}, "s1")
+    again = await store.begin("default", "r1", "other", None, "")
+    elsewhere = await store.begin("other", "r1", "hash", None, "")
+    assert (first.fresh, again.fresh, elsewhere.fresh) == (True, False, True)
+    assert (again.run_id, again.body_hash, again.state) == (first.run_id, "hash", "running")
+
+
+async def test_events_come_back_in_order_and_from_where_one_asks(pool: Pool) -> None:
+    store = journal(pool)
+    begun = await store.begin("default", "r1", "hash", None, "")
+    await store.append(begun.run_id, EVENTS[:2])
+    await store.append(begun.run_id, EVENTS[2:], state="done")
+    stored = await store.load("default", "r1")
+    assert stored is not None
+    assert stored.state == "done"
+    replayed = store.events(stored)
+    assert [event.sequence for event in replayed] == [1, 2, 3]
+    assert replayed[0] == EVENTS[0]
+    assert replayed[1].body == TokenEmitted("The pump\ufffd is ashore.")
+    assert replayed[2] == EVENTS[2]
+    later = await store.load("default", "r1", after_sequence=2)
+    assert later is not None
+    assert [entry.sequence for entry in later.entries] == [3]
+
+
+async def test_appending_twice_changes_nothing(pool: Pool) -> None:
+    store = journal(pool)
+    begun = await store.begin("default", "r1", "hash", None, "")
+    await store.append(begun.run_id, EVENTS)
+    await store.append(begun.run_id, EVENTS, state="done")
+    stored = await store.load("default", "r1")
+    assert stored is not None
+    assert len(stored.entries) == 3
+
+
+async def test_another_tenant_sees_nothing(pool: Pool) -> None:
+    store = journal(pool)
+    await store.begin("default", "r1", "hash", None, "")
+    assert await store.load("other", "r1") is None
+    assert await store.erase("other", "r1") == 0
+    assert not await store.add_feedback("other", "r1", 1.0, "", "")
+
+
+async def test_without_consent_no_text_reaches_the_table(pool: Pool) -> None:
+    store = journal(pool, "nothing")
+    begun = await store.begin("default", "r1", "hash", None, "")
+    await store.append(begun.run_id, EVENTS, state="done")
+    async with pool.connection() as connection:
+        cursor = await connection.execute("select string_agg(body::text, ' ') from run_events")
+        row = await cursor.fetchone()
+    assert row is not None
+    assert "pump" not in row[0]
+
+
+async def test_erasing_a_session_takes_its_runs_events_feedback_and_checkpoints(pool: Pool) -> None:
+    store = journal(pool)
+    for number in range(3):
+        begun = await store.begin("default", f"r{number}", "hash", None, "s1" if number < 2 else "s2")
+        await store.append(begun.run_id, EVENTS, state="done")
+        assert await store.add_feedback("default", f"r{number}", 0.5, "agentic", "fine")
+    async with pool.connection() as connection:
+        await connection.execute(
+            "insert into checkpoints (thread_id, checkpoint_id, checkpoint) values ('default/r0', '1', '{}'), "
+            "('default/r2', '1', '{}')"
+        )
+    assert await store.erase("default", "s1") == 2
+    async with pool.connection() as connection:
+        rows = await (
+            await connection.execute(
+                "select (select count(*) from run), (select count(*) from run_events), (select count(*) from feedback),"
+                " (select count(*) from checkpoints)"
+            )
+        ).fetchone()
+    assert rows == (1, 3, 1, 1)
+
+
+async def test_retention_deletes_what_is_older(pool: Pool) -> None:
+    store = journal(pool)
+    await store.begin("default", "old", "hash", None, "")
+    async with pool.connection() as connection:
+        await connection.execute("update run set created_at = now() - interval '40 days'")
+    await store.begin("default", "new", "hash", None, "")
+    assert await store.purge(30.0) == 1
+    assert await store.load("default", "old") is None
+    assert await store.load("default", "new") is not None
+
+
+async def test_later_feedback_replaces_earlier(pool: Pool) -> None:
+    store = journal(pool)
+    await store.begin("default", "r1", "hash", None, "")
+    assert await store.add_feedback("default", "r1", -1.0, "", "wrong")
+    assert await store.add_feedback("default", "r1", 1.0, "standard", "right after all")
+    async with pool.connection() as connection:
+        row = await (await connection.execute("select rating, correct_route, comment from feedback")).fetchone()
+    assert row == (1.0, "standard", "right after all")
