@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from agentic.state import Fact
+from agentic.state import UNREADABLE, Fact
 from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import Degraded, TokenEmitted
@@ -68,7 +68,7 @@ async def write_answer(state: RunState, writer: AnswerWriter, emit: Emit, *, llm
         return await _unanswerable(state, StopReason.NO_EVIDENCE, emit)
     result: RouteResult | None = None
     notices = state.notices
-    model_away = bool(state.llm_failed) and state.llm_failed != "malformed"
+    model_away = bool(state.llm_failed) and state.llm_failed != UNREADABLE
     if llm_configured and not model_away and request.max_total_tokens > MIN_ANSWER_TOKENS:
         try:
             result = await writer.generate(request, emit)

@@ -13,6 +13,7 @@ from agentic.guards.verdict import Stop
 from agentic.guards.wall_clock import seconds_left
 from agentic.structured import UnreadableOutput, parse_reply
 from standard.domain.answer import Usage
+from standard.domain.errors import LlmUnavailable
 from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message
 from standard.sandbox.prompt import PromptText, instruction, join
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 Shape = TypeVar("Shape", bound=BaseModel)
 
 _MIN_OUTPUT = 32
+
+_MAY_RECOVER = frozenset({"malformed", "cut"})
+"""Failures of a reply, not of the server: worth the one repair attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,12 @@ async def ask_structured(
             timeout_seconds=timeout_of(state),
             json_schema=schema,
         )
-        completion = await llm.complete(request)
+        try:
+            completion = await llm.complete(request)
+        except LlmUnavailable as error:
+            if attempt == 0 and error.kind in _MAY_RECOVER:
+                continue
+            raise
         spent += completion.usage
         try:
             reply = parse_reply(completion.text, shape, finish_reason=completion.finish_reason)

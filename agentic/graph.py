@@ -25,7 +25,7 @@ from agentic.guards.unknown_references import known_text, unexplained
 from agentic.guards.verdict import Allow, Refuse, Stop
 from agentic.library import execute
 from agentic.settings import MAX_STEPS
-from agentic.state import Ending, Evidence, Refusal, Reply, RunState
+from agentic.state import UNREADABLE, Ending, Evidence, Refusal, Reply, RunState
 from agentic.structured import UnreadableOutput
 from standard.domain.answer import StopReason, Usage
 from standard.domain.errors import LlmUnavailable, Unavailable
@@ -451,7 +451,7 @@ async def _give_up_on_llm(state: RunState, context: RunContext, error: LlmUnavai
     if isinstance(error, LlmUnavailable):
         kind, notice = error.kind, "the language model is away; the search goes on by rules"
     else:
-        kind, notice = "malformed", "the language model's decisions could not be read; the search goes on by rules"
+        kind, notice = UNREADABLE, "the language model's decisions could not be read; the search goes on by rules"
     await context.emit(Degraded("llm", notice))
     return replace(context.stamp(state), llm_failed=kind, notices=(*state.notices, notice), refused_in_row=0)
 

@@ -62,8 +62,8 @@ def note_sections(title: LiteralString, prefix: str, texts: Sequence[str], marke
 
 
 def fact_text(fact: Fact) -> str:
-    """A fact with its sources as they are cited: "… [S1][S3]"."""
-    return fact.text + "".join(f" [{tag_of(ref)}]" for ref in fact.refs)
+    """A fact with its sources: "… (S1, S3)". The sandbox keeps brackets for citations of answers."""
+    return f"{fact.text} ({', '.join(tag_of(ref) for ref in fact.refs)})" if fact.refs else fact.text
 
 
 def past_queries(state: RunState) -> list[str]:

@@ -14,6 +14,9 @@ from standard.domain.passage import Passage, RetrievedPassage
 from standard.domain.question import Turn
 from standard.domain.text import UntrustedText
 
+UNREADABLE = "unreadable"
+"""RunState.llm_failed where the model answers, but not so that its decisions can be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -176,7 +179,7 @@ class RunState:
     `steps` counts executed retrieval actions, the first retrieval included. `elapsed_seconds` is wall clock over all
     attempts; `remaining_seconds` what deadline and cap leave at this moment (both are stamped by the graph before a
     node runs). `stale_steps` and `refused_in_row` count consecutive steps without gain and refusals. `llm_failed` is
-    set once the model is given up on for control: from then on the offline controller and judge carry the run.
+    set once the model is given up on for control (to the kind of failure): from then on the offline controller and judge carry the run.
     """
 
     question: UntrustedText
