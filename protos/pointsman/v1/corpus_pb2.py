@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from pointsman.v1 import gateway_pb2 as pointsman_dot_v1_dot_gateway__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pointsman/v1/corpus.proto\x12\x0cpointsman.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1apointsman/v1/gateway.proto\"\xb8\x01\n\nCollection\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x65mbedder_id\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x13\n\x0btext_config\x18\x04 \x01(\t\x12\x16\n\x0e\x64ocument_count\x18\x05 \x01(\x03\x12\x15\n\rpassage_count\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"<\n\x17\x43reateCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0btext_config\x18\x02 \x01(\t\"H\n\x18\x43reateCollectionResponse\x12,\n\ncollection\x18\x01 \x01(\x0b\x32\x18.pointsman.v1.Collection\"\x18\n\x16ListCollectionsRequest\"H\n\x17ListCollectionsResponse\x12-\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x18.pointsman.v1.Collection\"$\n\x14GetCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"E\n\x15GetCollectionResponse\x12,\n\ncollection\x18\x01 \x01(\x0b\x32\x18.pointsman.v1.Collection\"\'\n\x17\x44\x65leteCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65leteCollectionResponse\"\x82\x01\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12)\n\x08metadata\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x15\n\raccess_groups\x18\x06 \x03(\t\"\xbb\x01\n\x16IngestDocumentsRequest\x12=\n\x06header\x18\x01 \x01(\x0b\x32+.pointsman.v1.IngestDocumentsRequest.HeaderH\x00\x12*\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x16.pointsman.v1.DocumentH\x00\x1a+\n\x06Header\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05prune\x18\x02 \x01(\x08\x42\t\n\x07\x63ontent\"\xfa\x01\n\x17IngestDocumentsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x01(\x03\x12\x10\n\x08replaced\x18\x02 \x01(\x03\x12\x11\n\tunchanged\x18\x03 \x01(\x03\x12\x0e\n\x06pruned\x18\x04 \x01(\x03\x12\x10\n\x08passages\x18\x05 \x01(\x03\x12@\n\x08rejected\x18\x06 \x03(\x0b\x32..pointsman.v1.IngestDocumentsResponse.Rejected\x12\x0f\n\x07seconds\x18\x07 \x01(\x01\x1a\x36\n\x08Rejected\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"Q\n\x14ListDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListDocumentsResponse\x12)\n\tdocuments\x18\x01 \x03(\x0b\x32\x16.pointsman.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"4\n\x12GetDocumentRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"?\n\x13GetDocumentResponse\x12(\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x16.pointsman.v1.Document\"9\n\x16\x44\x65leteDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\"*\n\x17\x44\x65leteDocumentsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x03\"o\n\x15SearchPassagesRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\r\n\x05top_k\x18\x03 \x01(\x05\x12$\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x14.pointsman.v1.Filter\"A\n\x16SearchPassagesResponse\x12\'\n\x08passages\x18\x01 \x03(\x0b\x32\x15.pointsman.v1.Passage\"\xee\x01\n\x07Passage\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x18\n\x0b\x64\x65nse_score\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rlexical_score\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.google.protobuf.StructB\x0e\n\x0c_dense_scoreB\x10\n\x0e_lexical_score2\xdc\x06\n\rCorpusService\x12\x61\n\x10\x43reateCollection\x12%.pointsman.v1.CreateCollectionRequest\x1a&.pointsman.v1.CreateCollectionResponse\x12^\n\x0fListCollections\x12$.pointsman.v1.ListCollectionsRequest\x1a%.pointsman.v1.ListCollectionsResponse\x12X\n\rGetCollection\x12\".pointsman.v1.GetCollectionRequest\x1a#.pointsman.v1.GetCollectionResponse\x12\x61\n\x10\x44\x65leteCollection\x12%.pointsman.v1.DeleteCollectionRequest\x1a&.pointsman.v1.DeleteCollectionResponse\x12`\n\x0fIngestDocuments\x12$.pointsman.v1.IngestDocumentsRequest\x1a%.pointsman.v1.IngestDocumentsResponse(\x01\x12X\n\rListDocuments\x12\".pointsman.v1.ListDocumentsRequest\x1a#.pointsman.v1.ListDocumentsResponse\x12R\n\x0bGetDocument\x12 .pointsman.v1.GetDocumentRequest\x1a!.pointsman.v1.GetDocumentResponse\x12^\n\x0f\x44\x65leteDocuments\x12$.pointsman.v1.DeleteDocumentsRequest\x1a%.pointsman.v1.DeleteDocumentsResponse\x12[\n\x0eSearchPassages\x12#.pointsman.v1.SearchPassagesRequest\x1a$.pointsman.v1.SearchPassagesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19pointsman/v1/corpus.proto\x12\x0cpointsman.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1apointsman/v1/gateway.proto\"\xb8\x01\n\nCollection\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x65mbedder_id\x18\x02 \x01(\t\x12\x12\n\ndimensions\x18\x03 \x01(\x05\x12\x13\n\x0btext_config\x18\x04 \x01(\t\x12\x16\n\x0e\x64ocument_count\x18\x05 \x01(\x03\x12\x15\n\rpassage_count\x18\x06 \x01(\x03\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"<\n\x17\x43reateCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0btext_config\x18\x02 \x01(\t\"H\n\x18\x43reateCollectionResponse\x12,\n\ncollection\x18\x01 \x01(\x0b\x32\x18.pointsman.v1.Collection\"?\n\x16ListCollectionsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x17ListCollectionsResponse\x12-\n\x0b\x63ollections\x18\x01 \x03(\x0b\x32\x18.pointsman.v1.Collection\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"$\n\x14GetCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"E\n\x15GetCollectionResponse\x12,\n\ncollection\x18\x01 \x01(\x0b\x32\x18.pointsman.v1.Collection\"\'\n\x17\x44\x65leteCollectionRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x1a\n\x18\x44\x65leteCollectionResponse\"\x82\x01\n\x08\x44ocument\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12)\n\x08metadata\x18\x05 \x01(\x0b\x32\x17.google.protobuf.Struct\x12\x15\n\raccess_groups\x18\x06 \x03(\t\"\xbb\x01\n\x16IngestDocumentsRequest\x12=\n\x06header\x18\x01 \x01(\x0b\x32+.pointsman.v1.IngestDocumentsRequest.HeaderH\x00\x12*\n\x08\x64ocument\x18\x02 \x01(\x0b\x32\x16.pointsman.v1.DocumentH\x00\x1a+\n\x06Header\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05prune\x18\x02 \x01(\x08\x42\t\n\x07\x63ontent\"\xfa\x01\n\x17IngestDocumentsResponse\x12\r\n\x05\x61\x64\x64\x65\x64\x18\x01 \x01(\x03\x12\x10\n\x08replaced\x18\x02 \x01(\x03\x12\x11\n\tunchanged\x18\x03 \x01(\x03\x12\x0e\n\x06pruned\x18\x04 \x01(\x03\x12\x10\n\x08passages\x18\x05 \x01(\x03\x12@\n\x08rejected\x18\x06 \x03(\x0b\x32..pointsman.v1.IngestDocumentsResponse.Rejected\x12\x0f\n\x07seconds\x18\x07 \x01(\x01\x1a\x36\n\x08Rejected\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"Q\n\x14ListDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x15ListDocumentsResponse\x12)\n\tdocuments\x18\x01 \x03(\x0b\x32\x16.pointsman.v1.Document\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"4\n\x12GetDocumentRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"?\n\x13GetDocumentResponse\x12(\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x16.pointsman.v1.Document\"9\n\x16\x44\x65leteDocumentsRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\x0b\n\x03ids\x18\x02 \x03(\t\"*\n\x17\x44\x65leteDocumentsResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\x03\"o\n\x15SearchPassagesRequest\x12\x12\n\ncollection\x18\x01 \x01(\t\x12\r\n\x05query\x18\x02 \x01(\t\x12\r\n\x05top_k\x18\x03 \x01(\x05\x12$\n\x06\x66ilter\x18\x04 \x01(\x0b\x32\x14.pointsman.v1.Filter\"A\n\x16SearchPassagesResponse\x12\'\n\x08passages\x18\x01 \x03(\x0b\x32\x15.pointsman.v1.Passage\"\xee\x01\n\x07Passage\x12\x12\n\npassage_id\x18\x01 \x01(\t\x12\x13\n\x0b\x64ocument_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0b\n\x03uri\x18\x04 \x01(\t\x12\x0c\n\x04text\x18\x05 \x01(\t\x12\r\n\x05score\x18\x06 \x01(\x01\x12\x18\n\x0b\x64\x65nse_score\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rlexical_score\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12)\n\x08metadata\x18\t \x01(\x0b\x32\x17.google.protobuf.StructB\x0e\n\x0c_dense_scoreB\x10\n\x0e_lexical_score2\xdc\x06\n\rCorpusService\x12\x61\n\x10\x43reateCollection\x12%.pointsman.v1.CreateCollectionRequest\x1a&.pointsman.v1.CreateCollectionResponse\x12^\n\x0fListCollections\x12$.pointsman.v1.ListCollectionsRequest\x1a%.pointsman.v1.ListCollectionsResponse\x12X\n\rGetCollection\x12\".pointsman.v1.GetCollectionRequest\x1a#.pointsman.v1.GetCollectionResponse\x12\x61\n\x10\x44\x65leteCollection\x12%.pointsman.v1.DeleteCollectionRequest\x1a&.pointsman.v1.DeleteCollectionResponse\x12`\n\x0fIngestDocuments\x12$.pointsman.v1.IngestDocumentsRequest\x1a%.pointsman.v1.IngestDocumentsResponse(\x01\x12X\n\rListDocuments\x12\".pointsman.v1.ListDocumentsRequest\x1a#.pointsman.v1.ListDocumentsResponse\x12R\n\x0bGetDocument\x12 .pointsman.v1.GetDocumentRequest\x1a!.pointsman.v1.GetDocumentResponse\x12^\n\x0f\x44\x65leteDocuments\x12$.pointsman.v1.DeleteDocumentsRequest\x1a%.pointsman.v1.DeleteDocumentsResponse\x12[\n\x0eSearchPassages\x12#.pointsman.v1.SearchPassagesRequest\x1a$.pointsman.v1.SearchPassagesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,45 +41,45 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATECOLLECTIONRESPONSE']._serialized_start=383
   _globals['_CREATECOLLECTIONRESPONSE']._serialized_end=455
   _globals['_LISTCOLLECTIONSREQUEST']._serialized_start=457
-  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=481
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=483
-  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=555
-  _globals['_GETCOLLECTIONREQUEST']._serialized_start=557
-  _globals['_GETCOLLECTIONREQUEST']._serialized_end=593
-  _globals['_GETCOLLECTIONRESPONSE']._serialized_start=595
-  _globals['_GETCOLLECTIONRESPONSE']._serialized_end=664
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=666
-  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=705
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=707
-  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=733
-  _globals['_DOCUMENT']._serialized_start=736
-  _globals['_DOCUMENT']._serialized_end=866
-  _globals['_INGESTDOCUMENTSREQUEST']._serialized_start=869
-  _globals['_INGESTDOCUMENTSREQUEST']._serialized_end=1056
-  _globals['_INGESTDOCUMENTSREQUEST_HEADER']._serialized_start=1002
-  _globals['_INGESTDOCUMENTSREQUEST_HEADER']._serialized_end=1045
-  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_start=1059
-  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_end=1309
-  _globals['_INGESTDOCUMENTSRESPONSE_REJECTED']._serialized_start=1255
-  _globals['_INGESTDOCUMENTSRESPONSE_REJECTED']._serialized_end=1309
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1311
-  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1392
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1394
-  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1485
-  _globals['_GETDOCUMENTREQUEST']._serialized_start=1487
-  _globals['_GETDOCUMENTREQUEST']._serialized_end=1539
-  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1541
-  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1604
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1606
-  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1663
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1665
-  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1707
-  _globals['_SEARCHPASSAGESREQUEST']._serialized_start=1709
-  _globals['_SEARCHPASSAGESREQUEST']._serialized_end=1820
-  _globals['_SEARCHPASSAGESRESPONSE']._serialized_start=1822
-  _globals['_SEARCHPASSAGESRESPONSE']._serialized_end=1887
-  _globals['_PASSAGE']._serialized_start=1890
-  _globals['_PASSAGE']._serialized_end=2128
-  _globals['_CORPUSSERVICE']._serialized_start=2131
-  _globals['_CORPUSSERVICE']._serialized_end=2991
+  _globals['_LISTCOLLECTIONSREQUEST']._serialized_end=520
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_start=522
+  _globals['_LISTCOLLECTIONSRESPONSE']._serialized_end=619
+  _globals['_GETCOLLECTIONREQUEST']._serialized_start=621
+  _globals['_GETCOLLECTIONREQUEST']._serialized_end=657
+  _globals['_GETCOLLECTIONRESPONSE']._serialized_start=659
+  _globals['_GETCOLLECTIONRESPONSE']._serialized_end=728
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_start=730
+  _globals['_DELETECOLLECTIONREQUEST']._serialized_end=769
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_start=771
+  _globals['_DELETECOLLECTIONRESPONSE']._serialized_end=797
+  _globals['_DOCUMENT']._serialized_start=800
+  _globals['_DOCUMENT']._serialized_end=930
+  _globals['_INGESTDOCUMENTSREQUEST']._serialized_start=933
+  _globals['_INGESTDOCUMENTSREQUEST']._serialized_end=1120
+  _globals['_INGESTDOCUMENTSREQUEST_HEADER']._serialized_start=1066
+  _globals['_INGESTDOCUMENTSREQUEST_HEADER']._serialized_end=1109
+  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_start=1123
+  _globals['_INGESTDOCUMENTSRESPONSE']._serialized_end=1373
+  _globals['_INGESTDOCUMENTSRESPONSE_REJECTED']._serialized_start=1319
+  _globals['_INGESTDOCUMENTSRESPONSE_REJECTED']._serialized_end=1373
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_start=1375
+  _globals['_LISTDOCUMENTSREQUEST']._serialized_end=1456
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_start=1458
+  _globals['_LISTDOCUMENTSRESPONSE']._serialized_end=1549
+  _globals['_GETDOCUMENTREQUEST']._serialized_start=1551
+  _globals['_GETDOCUMENTREQUEST']._serialized_end=1603
+  _globals['_GETDOCUMENTRESPONSE']._serialized_start=1605
+  _globals['_GETDOCUMENTRESPONSE']._serialized_end=1668
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_start=1670
+  _globals['_DELETEDOCUMENTSREQUEST']._serialized_end=1727
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_start=1729
+  _globals['_DELETEDOCUMENTSRESPONSE']._serialized_end=1771
+  _globals['_SEARCHPASSAGESREQUEST']._serialized_start=1773
+  _globals['_SEARCHPASSAGESREQUEST']._serialized_end=1884
+  _globals['_SEARCHPASSAGESRESPONSE']._serialized_start=1886
+  _globals['_SEARCHPASSAGESRESPONSE']._serialized_end=1951
+  _globals['_PASSAGE']._serialized_start=1954
+  _globals['_PASSAGE']._serialized_end=2192
+  _globals['_CORPUSSERVICE']._serialized_start=2195
+  _globals['_CORPUSSERVICE']._serialized_end=3055
 # @@protoc_insertion_point(module_scope)

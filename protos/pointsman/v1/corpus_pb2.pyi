@@ -35,7 +35,7 @@ class Collection(_message.Message):
     PASSAGE_COUNT_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Unique per tenant; 1 to 128 characters of a-z, A-Z, 0-9, `_`, `-`, `.`."""
+    """Unique per tenant; 1 to 128 characters of a-z, A-Z, 0-9, `_`, `-`, `.`, the first a letter or digit."""
     embedder_id: _builtins.str
     """The embedder's id."""
     dimensions: _builtins.int
@@ -125,12 +125,21 @@ class ListCollectionsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """1 to 1,000; absent or 0 = 100."""
+    page_token: _builtins.str
+    """From the previous page; empty = the first."""
     def __init__(
         self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -138,11 +147,14 @@ Global___ListCollectionsRequest: _TypeAlias = ListCollectionsRequest  # noqa: Y0
 
 @_typing.final
 class ListCollectionsResponse(_message.Message):
-    """All collections of the tenant."""
+    """A page of the tenant's collections."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COLLECTIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
     @_builtins.property
     def collections(self) -> _containers.RepeatedCompositeFieldContainer[Global___Collection]:
         """By name."""
@@ -151,10 +163,11 @@ class ListCollectionsResponse(_message.Message):
         self,
         *,
         collections: _abc.Iterable[Global___Collection] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["collections", b"collections"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collections", b"collections", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -260,14 +273,14 @@ class Document(_message.Message):
     id: _builtins.str
     """Unique in its collection; 1 to 512 code points."""
     title: _builtins.str
-    """At most 1,024 code points."""
+    """At most 1,000 code points."""
     text: _builtins.str
     """Plain text or Markdown; at most 10 MiB by default (and at most the server's message size)."""
     uri: _builtins.str
     """Where people find it; at most 2,048 code points."""
     @_builtins.property
     def metadata(self) -> _struct_pb2.Struct:
-        """Flat or nested, at most 64 KiB as JSON."""
+        """At most 64 keys, nested at most 4 deep, at most 16 KiB as JSON."""
 
     @_builtins.property
     def access_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
