@@ -1,0 +1,45 @@
+"""The sentence of a passage that supports a claim best: an exact substring, with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from standard.sentences import sentence_spans
+from standard.words import content_stems, is_number
+
+if TYPE_CHECKING:
+    from standard.domain.passage import Passage
+
+
+@dataclass(slots=True)
+class QuotedPassage:
+    """A passage and its sentences; they are found when first needed, once."""
+
+    passage: Passage
+    _sentences: list[tuple[tuple[int, int], frozenset[str]]] = field(default_factory=list)
+
+    def best_span(self, claim: str) -> tuple[int, int]:
+        """The span in the passage's text of the sentence that shares most with the claim.
+
+        Terms weigh 1, those with digits 2; the measure is Dice's, so that a long sentence does not win by length alone.
+        Where nothing is shared (an answer in another language, say) it is the first sentence; an empty passage gives
+        (0, 0).
+        """
+        if not self._sentences:
+            text = self.passage.text.raw
+            self._sentences = [(span, frozenset(content_stems(text[slice(*span)]))) for span in sentence_spans(text)]
+        if not self._sentences:
+            return 0, 0
+        wanted = frozenset(content_stems(claim))
+        total = _weight(wanted)
+        return max(self._sentences, key=lambda item: _dice(wanted, total, item[1]))[0]
+
+
+def _dice(wanted: frozenset[str], total: float, present: frozenset[str]) -> float:
+    shared = wanted & present
+    return 2 * _weight(shared) / (total + _weight(present)) if shared else 0.0
+
+
+def _weight(terms: frozenset[str]) -> float:
+    return float(sum(2 if is_number(term) else 1 for term in terms))
