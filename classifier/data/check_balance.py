@@ -349,7 +349,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--strict", action="store_true")
     options = parser.parse_args(arguments)
-    other_shape = {"ambiguous.jsonl", "followups.jsonl"}
+    other_shape = {"ambiguous.jsonl", "followups.jsonl", "paraphrases.jsonl"}
     files = options.files or sorted(p for p in QUESTIONS.glob("*.jsonl") if p.name not in other_shape)
     report = check(load(files), load(options.joined) if options.joined else [])
     text = json.dumps(report, ensure_ascii=False, indent=1) if options.json else render(report, domains=options.domains)
