@@ -137,6 +137,19 @@ class CorpusRetriever:
 
         return await all_of([one(text, vector) for text, vector in zip(texts, vectors, strict=True)])
 
+    async def opened(
+        self, scope: Scope, dimensions: int | None = None, *, fresher_than: float | None = None
+    ) -> tuple[CollectionView, Visibility]:
+        """Look up the collection of a scope and what of it may be seen.
+
+        With `dimensions`, those of a query vector, the collection must have been made with this retriever's embedder,
+        else FailedPrecondition is raised.
+        """
+        view = await self.directory.view(scope.tenant, scope.collection, fresher_than=fresher_than)
+        if dimensions is not None:
+            require_embedder(view, self._embedder_id, self._embedder_checksum, dimensions)
+        return view, visibility(scope, view.collection_id)
+
     async def legs(
         self,
         scope: Scope,
@@ -149,9 +162,7 @@ class CorpusRetriever:
         restricted: bool = False,
     ) -> Legs:
         """Run both legs without fusing or reading; `restricted` heeds access groups even if the view knows of none."""
-        view = await self.directory.view(scope.tenant, scope.collection, fresher_than=fresher_than)
-        require_embedder(view, self._embedder_id, self._embedder_checksum, len(vector))
-        visible = visibility(scope, view.collection_id)
+        view, visible = await self.opened(scope, len(vector), fresher_than=fresher_than)
         if view.generation_id is None:
             return Legs(view, visible, Leg([], []), Leg([], []))
         everything = not (visible.filtered or view.restricted or restricted)
