@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, AsyncCursor
 from psycopg.rows import TupleRow
 
 from standard.database.embedded import start_embedded
@@ -194,6 +194,14 @@ async def transaction(pool: Pool, *, statement_timeout: float | None = None) -> 
             elif conn.behind_pooler:
                 await limit_statements(conn, conn.statement_timeout)
             yield conn
+
+
+async def the_row(cursor: AsyncCursor[TupleRow]) -> TupleRow:
+    """Return the one row of a statement that always has one."""
+    row = await cursor.fetchone()
+    if row is None:
+        raise RuntimeError("a statement that always returns a row returned none")
+    return row
 
 
 async def limit_statements(conn: AsyncConnection[TupleRow], seconds: float) -> None:

@@ -78,6 +78,9 @@ create table chunk (
     unique (document_key, position, generation_id)
 ) partition by list (generation_id);
 
+-- kept in the row, so that an exact search reads no second table; only what fits no page moves out
+alter table chunk alter column embedding set storage main;
+
 create sequence chunk_key_seq as bigint cache 1000;
 
 create table sentence (
@@ -89,6 +92,8 @@ create table sentence (
     embedding     halfvec not null,
     primary key (generation_id, chunk_key, position)
 ) partition by list (generation_id);
+
+alter table sentence alter column embedding set storage main;
 
 create table posting (
     generation_id bigint not null,

@@ -1,0 +1,375 @@
+"""Put documents into a collection: read, cut, embed and write at the same time, in bounded memory.
+
+    reader -> [queue] -> prepare (check, compare hashes, cut, scan) -> [queue] -> embed -> [queue] -> write
+
+The embedder is the slow part; the queues keep it busy. A transaction ends where documents end, so a document is there
+with all of its chunks or as it was before. Whatever interrupts a run, the next one finds the finished documents by
+their content hash and goes on with the rest.
+
+Of two documents with one id in a run the first wins; the second is reported. One run a collection at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from standard.corpus.chunking import Chunk, chunk_document, read_chunking
+from standard.corpus.collections import Collection, EmbedderIdentity, check_embedder, get_collection
+from standard.corpus.document import MAX_DOCUMENT_BYTES, Rejection, SourceDocument, refusal
+from standard.corpus.index import index_if_large
+from standard.corpus.lock import collection_lock
+from standard.corpus.scan import Scan, ScanVerdict, pass_all
+from standard.corpus.write import (
+    ChunkRow,
+    Counts,
+    add_counts,
+    put_chunks,
+    put_documents,
+    remove_chunks,
+    remove_documents,
+)
+from standard.database.pool import connection, limit_statements, transaction
+from standard.embedding.protocol import Embedder, PassageInput, PassageVectors
+
+if TYPE_CHECKING:
+    from standard.corpus.chunking import Chunking
+    from standard.database.pool import Pool
+
+Source: TypeAlias = AsyncIterator[SourceDocument | Rejection]
+
+MAX_REPORTED_REJECTIONS = 1000
+_LOOKUP = 64  # documents whose hashes are compared in one statement
+_BATCH = 64  # chunks embedded and written together, more or less
+_QUEUED = 4 * _BATCH  # chunks that may wait for the embedder
+_WRITE_SECONDS = 120.0  # bound of each writing statement
+_PRUNED_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class IngestProgress:
+    """How far a run is: documents done (with the unchanged), passages written, and passages a second so far."""
+
+    documents: int
+    passages: int
+    passages_per_second: float
+    rejected: int
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What a run did, in documents. `rejected` lists the first 1,000 of `rejected_count`.
+
+    `prune_skipped` says why pruning was left out, "" if it was not asked for or done. `embedder_share` (0-1) is the
+    part of `seconds` in which the embedder was at work.
+    """
+
+    added: int
+    replaced: int
+    unchanged: int
+    pruned: int
+    rejected: tuple[Rejection, ...]
+    rejected_count: int
+    passages: int
+    seconds: float
+    embedder_share: float
+    indexed: bool
+    prune_skipped: str = ""
+
+    @property
+    def passages_per_second(self) -> float:
+        """Passages written, by the time of the whole run."""
+        return self.passages / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """`prune`: delete documents of the collection that this run did not bring. `max_bytes`: the largest text, in UTF-8.
+
+    `wait_seconds`: how long to wait for another run of the same collection.
+    """
+
+    prune: bool = False
+    max_bytes: int = MAX_DOCUMENT_BYTES
+    wait_seconds: float = 30.0
+
+
+@dataclass(slots=True)
+class _Item:
+    """A chunk on its way. `document` is set on a document's first chunk, `last` on its last."""
+
+    document_id: str
+    chunk: Chunk
+    verdict: ScanVerdict
+    document: tuple[SourceDocument, str] | None
+    replaces: bool
+    last: bool
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state of a run, of one event loop."""
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    passages: int = 0
+    rejected: list[Rejection] = field(default_factory=list)
+    rejected_count: int = 0
+    unnamed_rejections: int = 0
+    seen: set[bytes] = field(default_factory=set)
+    embedding_seconds: float = 0.0
+
+    def reject(self, rejection: Rejection) -> None:
+        self.rejected_count += 1
+        if len(self.rejected) < MAX_REPORTED_REJECTIONS:
+            self.rejected.append(rejection)
+        if rejection.document_id:
+            self.seen.add(_digest(rejection.document_id))  # it exists somewhere: pruning must not take it
+        else:
+            self.unnamed_rejections += 1
+
+
+def _digest(document_id: str) -> bytes:
+    return hashlib.blake2b(document_id.encode("utf-8", "replace"), digest_size=16).digest()
+
+
+async def ingest(
+    pool: Pool,
+    tenant: str,
+    collection_name: str,
+    source: Source,
+    embedder: Embedder,
+    *,
+    options: IngestOptions | None = None,
+    scan: Scan = pass_all,
+    progress: Callable[[IngestProgress], None] | None = None,
+) -> IngestReport:
+    """Ingest all of `source` into a collection and return what happened.
+
+    Documents that cannot be stored are reported and the rest goes in. `scan` judges every new chunk. Raises NotFound
+    for an unknown collection, FailedPrecondition where it has another embedder, Overloaded where another run of it
+    lasts longer than `options.wait_seconds`, DatabaseUnavailable, EmbedderUnavailable.
+    """
+    settings = options or IngestOptions()
+    collection = await get_collection(pool, tenant, collection_name)
+    check_embedder(collection, EmbedderIdentity(embedder.id, embedder.checksum, embedder.dimensions))
+    loop = asyncio.get_running_loop()
+    async with collection_lock(pool, collection.collection_id, wait_seconds=settings.wait_seconds):
+        began = loop.time()
+        run = _Run()
+
+        def report_progress() -> None:
+            if progress is not None:
+                done = run.added + run.replaced + run.unchanged
+                seconds = max(loop.time() - began, 1e-9)
+                progress(IngestProgress(done, run.passages, run.passages / seconds, run.rejected_count))
+
+        chunks: asyncio.Queue[_Item | None] = asyncio.Queue(_QUEUED)
+        batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None] = asyncio.Queue(2)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_prepare(pool, collection, source, embedder, settings, scan, run, chunks))
+                group.create_task(_embed(embedder, run, chunks, batches))
+                group.create_task(_write(pool, collection, run, batches, report_progress))
+        except ExceptionGroup as problems:
+            raise problems.exceptions[0] from None
+        pruned, skipped = await _prune(pool, collection, run) if settings.prune else (0, "")
+        indexed = await index_if_large(pool, collection.generation_id, changed=run.passages)
+        seconds = loop.time() - began
+    report_progress()
+    return IngestReport(
+        added=run.added,
+        replaced=run.replaced,
+        unchanged=run.unchanged,
+        pruned=pruned,
+        rejected=tuple(run.rejected),
+        rejected_count=run.rejected_count,
+        passages=run.passages,
+        seconds=seconds,
+        embedder_share=run.embedding_seconds / seconds if seconds > 0 else 0.0,
+        indexed=indexed,
+        prune_skipped=skipped,
+    )
+
+
+async def _prepare(
+    pool: Pool,
+    collection: Collection,
+    source: Source,
+    embedder: Embedder,
+    settings: IngestOptions,
+    scan: Scan,
+    run: _Run,
+    chunks: asyncio.Queue[_Item | None],
+) -> None:
+    """Check what comes, leave out what is there already, cut the rest."""
+    chunking = read_chunking(collection.chunker)
+    async for documents in _gathered(source, run, settings):
+        known = await _known_hashes(pool, collection.collection_id, [document.document_id for document in documents])
+        for document in documents:
+            content_hash = document.content_hash()
+            before = known.get(document.document_id)
+            if before == content_hash:
+                run.unchanged += 1
+                continue
+            cut = await asyncio.to_thread(_cut, document, embedder, chunking, scan)
+            for index, (chunk, verdict) in enumerate(cut):
+                await chunks.put(
+                    _Item(
+                        document_id=document.document_id,
+                        chunk=chunk,
+                        verdict=verdict,
+                        document=(document, content_hash) if index == 0 else None,
+                        replaces=before is not None,
+                        last=index == len(cut) - 1,
+                    )
+                )
+    await chunks.put(None)
+
+
+async def _gathered(source: Source, run: _Run, settings: IngestOptions) -> AsyncIterator[list[SourceDocument]]:
+    """Yield good documents in groups: as many as are there, up to a bound of number and of text."""
+    group: list[SourceDocument] = []
+    size = 0
+    async for item in source:
+        if isinstance(item, Rejection):
+            run.reject(item)
+            continue
+        if reason := refusal(item, max_bytes=settings.max_bytes):
+            run.reject(Rejection(item.source, item.line, reason, item.document_id))
+            continue
+        digest = _digest(item.document_id)
+        if digest in run.seen:
+            reason = f"the id {item.document_id!r} came before in this run; the first one counts"
+            run.reject(Rejection(item.source, item.line, reason, item.document_id))
+            continue
+        run.seen.add(digest)
+        group.append(item)
+        size += len(item.text)
+        if len(group) == _LOOKUP or size >= 1_000_000:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _cut(
+    document: SourceDocument, embedder: Embedder, chunking: Chunking, scan: Scan
+) -> list[tuple[Chunk, ScanVerdict]]:
+    cut = chunk_document(
+        document.title,
+        document.text,
+        count_tokens=embedder.count_tokens,
+        max_tokens=embedder.max_tokens,
+        chunking=chunking,
+    )
+    return [(chunk, scan(document.title, chunk.text)) for chunk in cut]
+
+
+async def _known_hashes(pool: Pool, collection_id: int, ids: Sequence[str]) -> dict[str, str]:
+    async with connection(pool) as conn:
+        cursor = await conn.execute(
+            "select document_id, content_hash from document where collection_id = %s and document_id = any(%s)",
+            [collection_id, list(ids)],
+        )
+        return dict(await cursor.fetchall())
+
+
+async def _embed(
+    embedder: Embedder,
+    run: _Run,
+    chunks: asyncio.Queue[_Item | None],
+    batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None],
+) -> None:
+    """Embed chunks in batches that end with a document where they can."""
+    loop = asyncio.get_running_loop()
+    batch: list[_Item] = []
+    ended = False
+    while not ended:
+        item = await chunks.get()
+        ended = item is None
+        if item is not None:
+            batch.append(item)
+        full = len(batch) >= _BATCH and (batch[-1].last or len(batch) >= 2 * _BATCH)
+        if batch and (full or ended):
+            began = loop.time()
+            vectors = await embedder.embed_passages([_passage(item.chunk) for item in batch])
+            run.embedding_seconds += loop.time() - began
+            await batches.put((batch, vectors))
+            batch = []
+    await batches.put(None)
+
+
+def _passage(chunk: Chunk) -> PassageInput:
+    shift = len(chunk.context)
+    spans = tuple((start + shift, end + shift) for start, end in chunk.sentences)
+    return PassageInput(chunk.context + chunk.text, spans)
+
+
+async def _write(
+    pool: Pool,
+    collection: Collection,
+    run: _Run,
+    batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None],
+    report_progress: Callable[[], None],
+) -> None:
+    """Write batches; a transaction goes on to the next batch while a document is not complete."""
+    received = await batches.get()
+    while received is not None:
+        added = replaced = passages = 0
+        async with transaction(pool) as conn:
+            await limit_statements(conn, _WRITE_SECONDS)
+            change = Counts()
+            keys: dict[str, int] = {}
+            while received is not None:
+                items, vectors = received
+                begun = [item for item in items if item.document is not None]
+                keys |= await put_documents(
+                    conn, collection.collection_id, [item.document for item in begun if item.document is not None]
+                )
+                old = [keys[item.document_id] for item in begun if item.replaces]
+                if old:
+                    change += -await remove_chunks(conn, collection.generation_id, old)
+                rows = [
+                    ChunkRow(keys[item.document_id], item.chunk, item.verdict, vector, sentences)
+                    for item, vector, sentences in zip(items, vectors.vectors, vectors.sentence_vectors, strict=True)
+                ]
+                change += await put_chunks(conn, collection.generation_id, collection.text_config, rows)
+                replaced += len(old)
+                added += len(begun) - len(old)
+                passages += len(rows)
+                if items[-1].last:
+                    break
+                received = await batches.get()
+            await add_counts(conn, collection.generation_id, change)
+        run.added += added
+        run.replaced += replaced
+        run.passages += passages
+        report_progress()
+        received = await batches.get()
+
+
+async def _prune(pool: Pool, collection: Collection, run: _Run) -> tuple[int, str]:
+    """Delete the documents that this run did not bring; not where it could not read all it was given."""
+    if run.unnamed_rejections:
+        return 0, f"{run.unnamed_rejections} inputs could not be read, so it is not known which documents are gone"
+    pruned = 0
+    after = ""
+    while True:
+        async with transaction(pool) as conn:
+            cursor = await conn.execute(
+                "select document_key, document_id from document where collection_id = %s and document_id > %s"
+                " order by document_id limit %s for update",
+                [collection.collection_id, after, _PRUNED_AT_ONCE],
+            )
+            rows = await cursor.fetchall()
+            gone = [key for key, document_id in rows if _digest(document_id) not in run.seen]
+            await remove_documents(conn, collection.collection_id, gone)
+        pruned += len(gone)
+        if not rows:
+            return pruned, ""
+        after = rows[-1][1]

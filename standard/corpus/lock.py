@@ -1,0 +1,66 @@
+"""One ingest of a collection at a time.
+
+Prevents two runs that each prune what the other has just put in. The lock lives in an open transaction on a connection
+of its own, so that no pooler in transaction mode can part us from it and no small pool is used up; PostgreSQL frees it
+when the process dies. Statements there speak the simple protocol: in the extended one the last statement's portal would
+keep its snapshot for the whole ingest, and vacuum would clean nothing behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from psycopg import AsyncClientCursor, AsyncConnection
+
+from standard.database.pool import translated_errors
+from standard.domain.errors import Overloaded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from standard.database.pool import Pool
+
+_CLASS = 0x706D  # first half of the lock's key; the second is the collection's id
+_POLL_SECONDS = 0.2
+
+
+@asynccontextmanager
+async def collection_lock(pool: Pool, collection_id: int, *, wait_seconds: float) -> AsyncIterator[None]:
+    """Hold the collection's ingest lock for the block.
+
+    Raises Overloaded where another process still holds it after `wait_seconds`, DatabaseUnavailable if the connection
+    that holds it was lost by the end of the block.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + wait_seconds
+    url = pool.conninfo
+    if not isinstance(url, str):
+        raise TypeError("a pool of make_pool has a plain URL")
+    with translated_errors():
+        conn = await AsyncConnection.connect(
+            url,
+            autocommit=True,
+            prepare_threshold=None,
+            cursor_factory=AsyncClientCursor,
+            application_name="pointsman-ingest-lock",
+            connect_timeout=10,
+        )
+        async with conn:
+            while True:
+                async with conn.transaction():
+                    cursor = await conn.execute(
+                        "select pg_try_advisory_xact_lock(%s, %s)", [_CLASS, collection_id % 2**31]
+                    )
+                    row = await cursor.fetchone()
+                    if row is not None and row[0]:
+                        await conn.execute("select set_config('idle_in_transaction_session_timeout', '0', true)")
+                        yield
+                        return
+                if loop.time() >= deadline:
+                    raise Overloaded(
+                        "another ingest of this collection is running; try again when it is done",
+                        retry_after_seconds=30.0,
+                    )
+                await asyncio.sleep(_POLL_SECONDS)
