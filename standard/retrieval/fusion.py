@@ -85,6 +85,18 @@ def convex_fusion(legs: Sequence[Leg[Key]], weights: Sequence[float] | None = No
     return _best_first(scores.items())
 
 
+def lift(fused: Sequence[Fused[Key]], favoured: frozenset[Key], bonus: float) -> list[Fused[Key]]:
+    """Add `bonus` (>= 0) to the scores of some keys, also of such as the list does not hold (0 before); best first.
+
+    Scores are divided by 1 + bonus, so that they stay within 0-1.
+    """
+    if not favoured or bonus <= 0.0:
+        return list(fused)
+    scores = {item.key: item.score for item in fused} | dict.fromkeys(favoured - {item.key for item in fused}, 0.0)
+    lifted = ((key, (score + (bonus if key in favoured else 0.0)) / (1.0 + bonus)) for key, score in scores.items())
+    return _best_first(lifted)
+
+
 def _shares(legs: Sequence[Leg[Key]], weights: Sequence[float] | None) -> list[float]:
     if weights is None:
         return [1.0 / len(legs)] * len(legs)

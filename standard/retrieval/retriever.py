@@ -1,7 +1,10 @@
 """Search over our own corpus: a dense and a lexical leg side by side, fused, and only what is wanted read.
 
-    text, vector -> view of the collection -> dense | lexical | excluded (each on a connection of its own, at once)
+    text, vector -> view of the collection -> dense, then titles | lexical | excluded (at once, a connection each)
                  -> fusion -> one statement that reads the head of the list -> SearchResult
+
+Documents whose title the question names are lifted in the fused list: both legs rank a passage by what it says, and
+the page about a thing need not say its name in every passage.
 
 No task holds a connection while it waits for another, so a pool of one cannot lock up.
 """
@@ -20,9 +23,11 @@ from standard.domain.errors import InvalidInput
 from standard.domain.passage import RetrievedPassage, SearchResult, StageSeconds
 from standard.retrieval import dense, lexical
 from standard.retrieval.directory import CollectionDirectory, require_embedder
-from standard.retrieval.fusion import Fused, Leg, convex_fusion
+from standard.retrieval.fusion import Fused, Leg, convex_fusion, lift
 from standard.retrieval.hydrate import Hydrated, hydrate, keys_sql, matrix, passage_keys
 from standard.retrieval.lexical import LexicalHits, Within
+from standard.retrieval.links import titles_sql
+from standard.retrieval.names import title_spans
 from standard.retrieval.together import all_of, three_of
 from standard.retrieval.visibility import Visibility, visibility
 
@@ -42,13 +47,16 @@ MAX_EXCLUDED = 900
 """Excluded ids that are sure not to cost passages: with them a leg still fits into hnsw.ef_search, at most 1000."""
 MAX_QUERY_LENGTH = 8_000
 """Code points of a query that the lexical leg reads."""
+TITLED_CHUNKS = 20
+"""Chunks of documents named in the question that are lifted, the nearest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSettings:
     """Knobs of a search; the defaults are measured (see docs/decisions/).
 
-    `depth` chunks come from each leg (>= k). `dense_weight` (0-1) is the dense leg's share in the fusion.
+    `depth` chunks come from each leg (>= k). `dense_weight` (0-1) is the dense leg's share in the fusion, `title_bonus`
+    (>= 0) what a chunk gains whose document's title stands in the question, 0 to leave titles alone.
     `candidates` passages are kept for the evidence. `ef_search` (<= 1000) and `max_scan_tuples` steer HNSW. A filter
     that keeps at most `few_documents` is searched exactly. `posting_budget` and `shortlist`: see
     standard.retrieval.lexical. A collection is looked up again after `view_seconds`. `concurrency` searches of one
@@ -57,6 +65,7 @@ class RetrievalSettings:
 
     depth: int = 100
     dense_weight: float = 0.45
+    title_bonus: float = 0.2
     candidates: int = 20
     ef_search: int = 160
     max_scan_tuples: int = 20_000
@@ -69,12 +78,16 @@ class RetrievalSettings:
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """What both legs brought, with chunk keys of `view`'s generation, and what the search ran within."""
+    """What both legs brought, with chunk keys of `view`'s generation, and what the search ran within.
+
+    `titled`: chunks of documents whose title the question names.
+    """
 
     view: CollectionView
     visible: Visibility
     dense: Leg[int]
     lexical: Leg[int]
+    titled: frozenset[int] = frozenset()
     term_idf: Mapping[str, float] = field(default_factory=dict)
     corpus_size: int = 0
     dense_seconds: float = 0.0
@@ -170,13 +183,13 @@ class CorpusRetriever:
         if visible.filtered and await self._keeps_few(visible):
             within = Within.FEW
         depth = max(self.settings.depth, k) + min(len(exclude), MAX_EXCLUDED)
-        query = _Query(view, visible, text[:MAX_QUERY_LENGTH], HalfVector(vector), depth)
-        (near, dense_seconds), (hits, lexical_seconds), excluded = await three_of(
-            self._dense(query, within), self._lexical(query, within), self._excluded(view, exclude)
+        query = _Query(view, visible, searchable(text[:MAX_QUERY_LENGTH]), HalfVector(vector), depth)
+        (near, titled, dense_seconds), (hits, lexical_seconds), excluded = await three_of(
+            self._dense(query, within, titles=True), self._lexical(query, within), self._excluded(view, exclude)
         )
         if within is not Within.FEW and len(near.keys) < min(depth, view.chunk_count):
             # the scan ended early: the filter keeps too few of what is near, or the index did not reach them
-            near, more = await self._dense(query, Within.FEW)
+            near, _, more = await self._dense(query, Within.FEW, titles=False)
             dense_seconds += more
             if within is Within.SOME:
                 hits, more = await self._lexical(query, Within.FEW)
@@ -187,6 +200,7 @@ class CorpusRetriever:
             visible,
             near.without(excluded),
             Leg(hits.keys, hits.scores, floor).without(excluded),
+            titled - excluded,
             hits.term_idf,
             hits.corpus_size,
             dense_seconds,
@@ -216,6 +230,7 @@ class CorpusRetriever:
         began = time.perf_counter()
         weight = self.settings.dense_weight
         fused = convex_fusion([found.dense, found.lexical], [weight, 1.0 - weight])
+        fused = lift(fused, found.titled, self.settings.title_bonus)
         wanted = max(k, self.settings.candidates)
         head = Hydrated({}, {}, 0)
         if found.view.generation_id is not None and fused:
@@ -273,25 +288,32 @@ class CorpusRetriever:
             row = await (await conn.execute(statement.encode(), parameters)).fetchone()
         return row is not None and row[0] <= self.settings.few_documents
 
-    async def _dense(self, query: _Query, within: Within) -> tuple[Leg[int], float]:
+    async def _dense(self, query: _Query, within: Within, *, titles: bool) -> tuple[Leg[int], frozenset[int], float]:
+        """Return the dense leg and, with `titles`, the chunks of documents that the question names."""
         view = query.view
         if view.generation_id is None:
-            return Leg([], []), 0.0
+            return Leg([], []), frozenset(), 0.0
+        shape = (view.generation_id, view.dimensions, view.distance)
         parameters: dict[str, object] = {"vector": query.vector, "depth": query.depth}
         if within is Within.FEW:
-            statement = dense.exact_sql(view.generation_id, view.dimensions, view.distance, query.visible.clause)
+            statement = dense.exact_sql(*shape, query.visible.clause)
         else:
-            clause = query.visible.clause if within is Within.SOME else ""
-            statement = dense.scan_sql(view.generation_id, view.dimensions, view.distance, clause)
+            statement = dense.scan_sql(*shape, query.visible.clause if within is Within.SOME else "")
             ef_search = min(max(self.settings.ef_search, query.depth), 1000)
             parameters |= {"ef_search": str(ef_search), "max_scan_tuples": str(self.settings.max_scan_tuples)}
+        spans = title_spans(query.text, any_case=True) if titles and self.settings.title_bonus > 0.0 else []
+        titled: frozenset[int] = frozenset()
         began = time.perf_counter()
         async with connection(self._pool) as conn, conn.cursor(binary=True) as cursor:
             await cursor.execute(statement.encode(), parameters | dict(query.visible.parameters))
             rows = await cursor.fetchall()
+            if spans:
+                named = {"vector": query.vector, "spans": spans, "limit": TITLED_CHUNKS, **query.visible.parameters}
+                await cursor.execute(titles_sql(*shape, query.visible.clause).encode(), named)
+                titled = frozenset(key for key, _ in await cursor.fetchall())
         similarity = view.distance.similarity
         leg = Leg([key for key, _ in rows], [similarity(distance) for _, distance in rows])
-        return leg, time.perf_counter() - began
+        return leg, titled, time.perf_counter() - began
 
     async def _lexical(self, query: _Query, within: Within) -> tuple[LexicalHits, float]:
         view = query.view
@@ -299,7 +321,7 @@ class CorpusRetriever:
             return LexicalHits([], [], {}, 0), 0.0
         parameters = {
             **query.visible.parameters,
-            "text": searchable(query.text),
+            "text": query.text,
             "text_config": view.text_config,
             "depth": query.depth,
             "shortlist": max(self.settings.shortlist, query.depth),

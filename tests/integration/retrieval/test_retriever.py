@@ -338,3 +338,21 @@ async def test_every_distance_gives_cosine_similarity(pool: Pool, opclass: str) 
     await add_collection(pool, [row(f"d{n}", "text", vector) for n, vector in enumerate(vectors)], index=opclass)
     legs = await retriever(pool).legs(Scope(), "", vectors[3])
     assert list(legs.dense.scores) == pytest.approx(sorted(vectors @ vectors[3], reverse=True), abs=2e-3)
+
+
+async def test_a_document_that_the_question_names_is_lifted(pool: Pool) -> None:
+    rows = [row(f"d{n}", "a tale of pride and prejudice", unit(axis(0) + axis(1) * n / 40)) for n in range(40)]
+    rows.append(row("named", "By Austen, 1813.", axis(3), title="Pride and Prejudice (novel)"))
+    rows.append(row("closed", "By Austen, 1813.", axis(3), title="Pride and Prejudice", groups=("hr",)))
+    await add_collection(pool, rows)
+    with_titles = await retriever(pool, title_bonus=1.0).search(
+        Scope(), "who wrote pride and prejudice?", axis(0), k=10
+    )
+    without = await retriever(pool, title_bonus=0.0).search(Scope(), "who wrote pride and prejudice?", axis(0), k=10)
+    assert "named#0" in ids(with_titles)
+    assert "named#0" not in ids(without)
+    assert "closed#0" not in ids(with_titles)
+    hidden = await retriever(pool, title_bonus=1.0).search(
+        Scope(), "who wrote pride and prejudice?", axis(0), k=10, exclude=frozenset({"named#0"})
+    )
+    assert "named#0" not in ids(hidden)

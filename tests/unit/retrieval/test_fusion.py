@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from standard.retrieval.fusion import Leg, convex_fusion, reciprocal_rank_fusion
+from standard.retrieval.fusion import Leg, convex_fusion, lift, reciprocal_rank_fusion
 
 keys = st.lists(st.integers(0, 60), unique=True, max_size=40)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -100,3 +100,16 @@ def test_a_leg_without_some_keys_keeps_the_rest_in_order(leg: Leg[int], gone: fr
     assert list(rest.keys) == [key for key in leg.keys if key not in gone]
     held = dict(zip(leg.keys, leg.scores, strict=True))
     assert [held[key] for key in rest.keys] == list(rest.scores)
+
+
+@given(pairs, st.frozensets(st.integers(0, 80), max_size=5), st.floats(0.0, 2.0))
+def test_lifting_some_keys_keeps_the_order_of_the_others(
+    both: tuple[Leg[int], Leg[int]], favoured: frozenset[int], bonus: float
+) -> None:
+    fused = convex_fusion(both)
+    lifted = lift(fused, favoured, bonus)
+    others = [item.key for item in fused if item.key not in favoured]
+    assert [item.key for item in lifted if item.key not in favoured] == others
+    assert all(0.0 <= item.score <= 1.0 for item in lifted)
+    if bonus > 0:
+        assert favoured <= {item.key for item in lifted}
