@@ -9,3 +9,280 @@ async with open_local_server(settings) as port:           # the same behind a fr
 """
 
 from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from grpc_health.v1.health import aio as health_aio
+from prometheus_client import start_http_server
+from standard.embedding.backends import open_embedder
+from standard.embedding.batching import MicroBatcher
+
+from agentic.run import AgenticParts
+from router.answering import agentic_handler, make_agentic, standard_handler
+from router.configs import (
+    agentic_settings,
+    database_config,
+    embedding_config,
+    llm_config,
+    retrieval_settings,
+    routing_policy,
+)
+from router.gateway import Gateway
+from router.grpc.admin_service import AdminService
+from router.grpc.corpus_service import CorpusService
+from router.grpc.gateway_service import GatewayService
+from router.grpc.server import open_server
+from router.health import Health, Probe
+from router.identity import Identity
+from router.journal.store import Journal
+from router.parts import GatewayParts
+from router.policy import PolicyStore
+from router.routing_models import ModelLoader
+from router.serverlock import RunningServer, server_lock
+from router.settings import BadSettings
+from router.telemetry.llm import LlmMetrics
+from router.telemetry.metrics import Metrics
+from standard.corpus.collections import EmbedderIdentity, ensure_collection
+from standard.corpus.ingest import IngestOptions, IngestReport, ingest
+from standard.database.migrate import migrate
+from standard.database.pool import database_url, make_pool, probe, translated_errors
+from standard.llm.client import OpenAiLlm
+from standard.retrieval.reader import CorpusReader
+from standard.retrieval.retriever import CorpusRetriever
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from router.grpc.calls import Context
+    from router.settings import Settings
+    from standard.corpus.ingest import IngestProgress, Source
+    from standard.database.pool import Pool
+    from standard.embedding.protocol import Embedder
+
+_log = structlog.get_logger("pointsman.application")
+_MIGRATE_SECONDS = 300.0
+_PURGE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Everything that works together in one process."""
+
+    settings: Settings
+    pool: Pool
+    embedder: Embedder
+    queries: MicroBatcher
+    retriever: CorpusRetriever
+    gateway: Gateway
+    policies: PolicyStore
+    journal: Journal
+    models: ModelLoader
+    llm: OpenAiLlm | None
+    agentic: AgenticParts
+    metrics: Metrics
+
+    @property
+    def embedder_identity(self) -> EmbedderIdentity:
+        """What collections remember of the embedder."""
+        return EmbedderIdentity(self.embedder.id, self.embedder.checksum, self.embedder.dimensions)
+
+    async def ingest(
+        self,
+        tenant: str,
+        collection: str,
+        incoming: Source,
+        *,
+        prune: bool,
+        progress: Callable[[IngestProgress], None] | None = None,
+    ) -> IngestReport:
+        """Ingest into a collection, which is made when it is missing."""
+        await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
+        options = IngestOptions(prune=prune, max_bytes=self.settings.limits.document_bytes)
+        return await ingest(self.pool, tenant, collection, incoming, self.embedder, options=options, progress=progress)
+
+
+@asynccontextmanager
+async def open_application(settings: Settings, metrics: Metrics | None = None) -> AsyncIterator[Application]:
+    """Yield the parts, opened in the order in which they need each other and closed in reverse."""
+    metrics = metrics or Metrics()
+    async with AsyncExitStack() as stack:
+        embedder, pool = await _open_embedder_and_pool(settings, stack)
+        queries = await stack.enter_async_context(MicroBatcher(embedder, embedding_config(settings).batching))
+        retriever = CorpusRetriever(
+            pool,
+            embedder_id=embedder.id,
+            embedder_checksum=embedder.checksum,
+            settings=retrieval_settings(settings),
+        )
+        config = llm_config(settings)
+        llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
+        models = ModelLoader(settings.routing.model, embedder, queries.embed_many)
+        models.load()
+        journal = Journal(pool, consent=settings.journal.questions, owner=f"{socket.gethostname()}:{os.getpid()}")
+        policies = PolicyStore(pool, routing_policy(settings, models.threshold))
+        await policies.refresh()
+        agentic = await make_agentic(
+            CorpusReader(pool, retriever), queries.embed_many, llm, agentic_settings(settings), pool
+        )
+        parts = GatewayParts(
+            embed=queries.embed,
+            retriever=retriever,
+            models=models.current,
+            standard=standard_handler(llm, settings),
+            agentic=agentic_handler(agentic),
+            has_llm=llm is not None,
+            journal=journal,
+            policies=policies,
+            metrics=metrics,
+            settings=settings,
+        )
+        gateway = await stack.enter_async_context(Gateway(parts))
+        yield Application(
+            settings, pool, embedder, queries, retriever, gateway, policies, journal, models, llm, agentic, metrics
+        )
+
+
+async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> tuple[Embedder, Pool]:
+    """The two slow starts at once: loading the model and starting or reaching PostgreSQL, which is then migrated."""
+    config = database_config(settings)
+
+    async def database() -> Pool:
+        url = await stack.enter_async_context(database_url(config))
+        report = await asyncio.wait_for(
+            migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector), _MIGRATE_SECONDS
+        )
+        for warning in report.warnings:
+            _log.warning("database", warning=warning)
+        pool = make_pool(url, config)
+        with translated_errors():
+            await pool.open(wait=True, timeout=config.connect_timeout)
+        stack.push_async_callback(pool.close)
+        return pool
+
+    embedder = await stack.enter_async_context(open_embedder(embedding_config(settings)))
+    return embedder, await database()
+
+
+def everyone(_context: Context) -> Identity:
+    """Without authentication configured everyone is tenant `default` and may administer."""
+    return Identity()
+
+
+@asynccontextmanager
+async def open_grpc(application: Application, *, port: int | None = None) -> AsyncIterator[int]:
+    """Yield the port on which the application is served; `port` overrides the settings'."""
+    settings = application.settings
+    server_settings = settings.server if port is None else settings.server.model_copy(update={"port": port})
+    health_servicer = health_aio.HealthServicer()
+    health = Health(_probes(application), health_servicer, application.metrics)
+    await health.check()
+
+    async def ingest_from_wire(tenant: str, collection: str, incoming: Any, *, prune: bool) -> IngestReport:  # noqa: ANN401
+        return await application.ingest(tenant, collection, incoming, prune=prune)
+
+    services = (
+        GatewayService(application.gateway, settings, everyone),
+        CorpusService(
+            application.pool,
+            application.retriever,
+            application.queries.embed,
+            application.embedder_identity,
+            ingest_from_wire,
+            settings.limits,
+            everyone,
+        ),
+        AdminService(application.policies, application.journal, everyone),
+    )
+    async with (
+        asyncio.TaskGroup() as group,
+        open_server(server_settings, application.metrics, services, health_servicer) as bound,
+    ):
+        followers = [
+            group.create_task(health.follow()),
+            group.create_task(application.policies.follow()),
+            group.create_task(_purge_forever(application)),
+        ]
+        try:
+            yield bound
+        finally:
+            for follower in followers:
+                follower.cancel()
+
+
+async def _purge_forever(application: Application) -> None:
+    """Delete runs beyond their retention, a batch at a time."""
+    from standard.domain.errors import PointsmanError
+
+    while True:
+        try:
+            while await application.journal.purge(application.settings.journal.retention_days):
+                await asyncio.sleep(0.1)
+        except PointsmanError as error:
+            _log.warning("old runs could not be deleted; trying again later", error=str(error))
+        await asyncio.sleep(_PURGE_SECONDS)
+
+
+def _probes(application: Application) -> dict[str, Probe]:
+    async def embedder() -> None:
+        await application.queries.embed("ready?")
+
+    async def classifier() -> None:
+        application.models.require()
+
+    probes = {
+        "database": Probe(lambda: probe(application.pool), essential=True),
+        "embedder": Probe(embedder, essential=True),
+        "classifier": Probe(classifier),
+    }
+    llm = application.llm
+    if llm is not None:
+        probes["llm"] = Probe(lambda: llm.list_models(2.0))
+    return probes
+
+
+@asynccontextmanager
+async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer]:
+    """Yield where the server listens; holds the data directory's lock and serves the metrics."""
+    metrics = Metrics()
+    with server_lock(settings.data_dir) as lock:
+        async with (
+            open_application(settings, metrics) as application,
+            open_grpc(application) as port,
+            _open_metrics(settings, metrics) as metrics_port,
+        ):
+            server = lock.announce(settings.server.host, port, metrics_port)
+            _log.info("serving", host=server.host, port=port, metrics_port=metrics_port)
+            yield server
+            lock.withdraw()
+
+
+@asynccontextmanager
+async def _open_metrics(settings: Settings, metrics: Metrics) -> AsyncIterator[int]:
+    host, port = settings.server.host, settings.server.metrics_port
+    try:
+        server, thread = start_http_server(port, addr=host, registry=metrics.registry)
+    except OSError as error:
+        raise BadSettings(
+            [
+                f"server.metrics_port (POINTSMAN_SERVER__METRICS_PORT): {host}:{port}: {error.strerror}; 0 takes a free one"
+            ]
+        ) from None
+    try:
+        yield server.server_port
+    finally:
+        await asyncio.to_thread(server.shutdown)
+        server.server_close()
+        await asyncio.to_thread(thread.join, 5.0)
+
+
+@asynccontextmanager
+async def open_local_server(settings: Settings) -> AsyncIterator[int]:
+    """Yield the port of a server within this process, for one client command."""
+    async with open_application(settings) as application, open_grpc(application, port=0) as port:
+        yield port

@@ -150,8 +150,8 @@ class RetrievalSettings(Section):
 class AgenticSettings(Section):
     """[agentic] defaults of the loop; a request's budget overrides them."""
 
-    controller: Literal["auto", "llm", "offline"] = Field(
-        "auto", description="auto = llm where a language model is configured, else offline."
+    controller: Literal["decide", "plan", "tools", "offline"] = Field(
+        "decide", description="Pattern of the loop where a language model is configured; without one it is offline."
     )
     max_steps: int = Field(8, ge=1, le=20, description="Steps of a run.")
     max_tokens: int = Field(60_000, ge=256, le=10_000_000, description="Billed tokens of a run.")

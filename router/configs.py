@@ -1,0 +1,107 @@
+"""From the settings to what each part is configured with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from standard.embedding.config import EmbeddingConfig
+
+from agentic.settings import AgenticSettings
+from router.decide import Policy
+from router.settings import BadSettings
+from standard.database.pool import DatabaseConfig
+from standard.domain.question import Route
+from standard.llm.config import LlmConfig, Price
+from standard.llm.protocol import Purpose
+from standard.retrieval.retriever import RetrievalSettings
+
+if TYPE_CHECKING:
+    from router.settings import Settings
+
+
+def database_config(settings: Settings) -> DatabaseConfig:
+    """How to reach PostgreSQL."""
+    database = settings.database
+    return DatabaseConfig(
+        url=database.url.get_secret_value() if database.url and database.url.get_secret_value() else None,
+        data_directory=settings.data_dir,
+        min_size=database.pool_min,
+        max_size=max(database.pool_max, database.pool_min),
+        max_waiting=database.max_waiting,
+        acquire_timeout=database.acquire_timeout_seconds,
+        connect_timeout=database.connect_timeout_seconds,
+        statement_timeout=database.statement_timeout_seconds,
+        pooler=True if database.transaction_pooling else None,
+    )
+
+
+def embedding_config(settings: Settings) -> EmbeddingConfig:
+    """The embedder."""
+    embedding = settings.embedding
+    return EmbeddingConfig(
+        model=embedding.model,
+        base_url=embedding.base_url,
+        api_key=embedding.api_key.get_secret_value() if embedding.api_key else "",
+        timeout_seconds=embedding.timeout_seconds,
+        query_threads=embedding.threads,
+        passage_threads=embedding.ingest_threads,
+    )
+
+
+def llm_config(settings: Settings) -> LlmConfig | None:
+    """The model server, or None where none is configured."""
+    llm = settings.llm
+    if not llm.base_url:
+        return None
+    if not llm.model:
+        raise BadSettings(["llm.model (POINTSMAN_LLM__MODEL): is empty, though llm.base_url is set; name the model"])
+    unknown = sorted(set(llm.models) - {purpose.value for purpose in Purpose})
+    if unknown:
+        allowed = ", ".join(purpose.value for purpose in Purpose)
+        raise BadSettings([f"llm.models: {unknown[0]!r} is no purpose; allowed: {allowed}"])
+    return LlmConfig(
+        base_url=llm.base_url,
+        model=llm.model,
+        api_key=llm.api_key.get_secret_value() if llm.api_key else "",
+        models={Purpose(name): model for name, model in llm.models.items()},
+        prices={model: Price(*price) for model, price in llm.prices.items()},
+        first_token_seconds=llm.first_token_timeout_seconds,
+        idle_seconds=llm.idle_timeout_seconds,
+        retries=llm.retries,
+        max_concurrency=llm.max_concurrency,
+        max_waiting=llm.max_queued,
+    )
+
+
+def retrieval_settings(settings: Settings) -> RetrievalSettings:
+    """The first search."""
+    return RetrievalSettings(depth=settings.retrieval.depth, ef_search=settings.retrieval.ef_search)
+
+
+def agentic_settings(settings: Settings) -> AgenticSettings:
+    """The loop's defaults."""
+    agentic = settings.agentic
+    base = AgenticSettings()
+    return replace(
+        base,
+        max_steps=agentic.max_steps,
+        max_tokens=agentic.max_tokens,
+        max_seconds=agentic.max_seconds,
+        max_cost_usd=agentic.max_cost_usd,
+        controller=agentic.controller,
+        answer_seconds=settings.llm.timeout_seconds,
+    )
+
+
+def routing_policy(settings: Settings, model_threshold: float) -> Policy:
+    """The policy that is in force until somebody updates it."""
+    routing = settings.routing
+    return Policy(
+        threshold=model_threshold if routing.threshold is None else routing.threshold,
+        safe_route=Route(routing.safe_route),
+        max_agentic_share=routing.max_agentic_share,
+        sticky_sessions=routing.sticky_sessions,
+        min_agentic_seconds=routing.min_agentic_seconds,
+        expected_agentic_cost_usd=routing.expected_agentic_cost_usd,
+    )
