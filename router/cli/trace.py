@@ -1,0 +1,50 @@
+"""`pointsman trace`: everything that is kept about a run."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from typing import Annotated
+
+import typer
+from pointsman.v1 import admin_pb2
+from rich.markup import escape
+
+from router.cli.connect import connected
+from router.cli.options import Json, Server
+from router.cli.output import print_json, results
+from router.grpc.jsonform import to_json
+from router.settings import load_settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("trace")(trace)
+
+
+def trace(
+    request_id: Annotated[str, typer.Argument(metavar="ID", help="The request id of the run.")],
+    server: Server = None,
+    json_output: Json = False,
+) -> int:
+    """Show a run's trace."""
+
+    async def run() -> int:
+        async with connected(load_settings(), server) as client:
+            response = await client.admin.GetTrace(admin_pb2.GetTraceRequest(request_id=request_id), timeout=30.0)
+        if json_output:
+            print_json(to_json(response))
+            return 0
+        console = results()
+        console.print(f"[bold]{escape(response.request_id)}[/bold] {response.state}")
+        for entry in response.entries:
+            at = dt.datetime.fromtimestamp(entry.at, dt.UTC).isoformat(timespec="milliseconds")
+            view = to_json(entry)["body"]
+            line = view.pop("text", "")
+            console.print(f"{entry.sequence:>4}  {at}  [bold]{escape(entry.kind)}[/bold]  {escape(line)}")
+            if entry.kind not in {"token", "completed"}:
+                console.print(f"      [dim]{escape(json.dumps(view, ensure_ascii=False))}[/dim]")
+        return 0
+
+    return asyncio.run(run())

@@ -1,0 +1,191 @@
+"""Looks at each part of an installation and says what it found, and the way out where something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from standard.embedding.backends import open_embedder
+
+from router.configs import database_config, embedding_config, llm_config
+from router.serverlock import running_server
+from standard.corpus.collections import EmbedderIdentity
+from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version
+from standard.database.pool import connection, database_url, open_pool
+from standard.domain.errors import FailedPrecondition, PointsmanError
+from standard.llm.client import OpenAiLlm
+
+if TYPE_CHECKING:
+    from router.settings import Settings
+    from standard.database.pool import Pool
+    from standard.embedding.protocol import Embedder
+
+DEAD_TUPLE_SHARE = 0.2
+"""Beyond this share of dead rows a table wants a vacuum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one part; `facts` are its values for programs, `advice` the way out ("" where all is well)."""
+
+    part: str
+    status: Literal["ok", "warning", "failed"]
+    found: str
+    advice: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def examine(settings: Settings) -> list[Finding]:
+    """Look at everything; never raises for what is wrong with the installation."""
+    findings = [_server(settings)]
+    async with AsyncExitStack() as stack:
+        embedder: Embedder | None = None
+        try:
+            embedder = await stack.enter_async_context(open_embedder(embedding_config(settings)))
+            facts = {"id": embedder.id, "checksum": embedder.checksum, "dimensions": embedder.dimensions}
+            findings.append(Finding("embedder", "ok", f"{embedder.id}, {embedder.dimensions} dimensions", facts=facts))
+        except PointsmanError as error:
+            findings.append(Finding("embedder", "failed", error.message, "see the section [embedding] of the settings"))
+        findings += await _database(settings, embedder)
+    findings.append(_classifier(settings, embedder))
+    findings.append(await _llm(settings))
+    return findings
+
+
+def _server(settings: Settings) -> Finding:
+    server = running_server(settings.data_dir)
+    facts = {"data_dir": str(settings.data_dir), "target": server.target if server else None}
+    found = f"runs at {server.target}, process {server.pid}" if server else "none runs on this data directory"
+    return Finding("server", "ok", found, facts=facts)
+
+
+async def _database(settings: Settings, embedder: Embedder | None) -> list[Finding]:
+    config = database_config(settings)
+    kind = "your server" if config.url else "embedded"
+    findings: list[Finding] = []
+    try:
+        async with database_url(config) as url:
+            schema = await _schema(url)
+            async with open_pool(config) as pool:
+                findings.append(await _versions(pool, kind))
+                findings.append(schema)
+                if schema.status == "ok":
+                    findings += await _collections(pool, embedder)
+    except PointsmanError as error:
+        findings.append(Finding("database", "failed", f"{kind}: {error.message}", "check POINTSMAN_DATABASE__URL"))
+    return findings
+
+
+async def _schema(url: str) -> Finding:
+    try:
+        await check_schema(url)
+    except FailedPrecondition as error:
+        return Finding("schema", "failed", error.message, "run `pointsman migrate`")
+    return Finding("schema", "ok", "fits this release")
+
+
+async def _versions(pool: Pool, kind: str) -> Finding:
+    async with connection(pool) as conn:
+        row = await (
+            await conn.execute(
+                "select current_setting('server_version'),"
+                " (select extversion from pg_extension where extname = 'vector'), pg_database_size(current_database())"
+            )
+        ).fetchone()
+    assert row is not None  # noqa: S101 - a select without a table has one row
+    version, pgvector, size = row
+    facts = {"kind": kind, "postgresql": version, "pgvector": pgvector, "bytes": size}
+    found = f"{kind}: PostgreSQL {version}, pgvector {pgvector or 'missing'}, {size / 1e6:.0f} MB"
+    if pgvector is None:
+        return Finding("database", "failed", found, "install pgvector and run `pointsman migrate`", facts)
+    if parse_version(pgvector) < MINIMUM_PGVECTOR:
+        return Finding("database", "warning", found, "pgvector before 0.8.4 has known faults; update it", facts)
+    return Finding("database", "ok", found, facts=facts)
+
+
+async def _collections(pool: Pool, embedder: Embedder | None) -> list[Finding]:
+    async with connection(pool) as conn:
+        rows = await (
+            await conn.execute(
+                """
+                select c.tenant, c.name, g.embedder_id, g.embedder_checksum, g.dimensions, g.chunk_count,
+                    (select count(*) from document d where d.collection_id = c.collection_id),
+                    exists (
+                        select 1 from pg_index i join pg_class k on k.oid = i.indexrelid
+                        join pg_am a on a.oid = k.relam
+                        where a.amname = 'hnsw' and i.indisvalid
+                            and i.indrelid = to_regclass(format('chunk_%s', g.generation_id))
+                    ),
+                    coalesce((
+                        select n_dead_tup::float8 / greatest(n_live_tup + n_dead_tup, 1) from pg_stat_user_tables
+                        where relid = to_regclass(format('chunk_%s', g.generation_id))
+                    ), 0)
+                from collection c join generation g on g.generation_id = c.active_generation
+                order by c.tenant, c.name limit 1000
+                """
+            )
+        ).fetchall()
+    if not rows:
+        return [Finding("collections", "ok", "none yet", "run `pointsman ingest PATH`")]
+    return [_collection(row, embedder) for row in rows]
+
+
+def _collection(row: tuple[Any, ...], embedder: Embedder | None) -> Finding:
+    tenant, name, embedder_id, checksum, dimensions, passages, documents, indexed, dead = row
+    facts = {
+        "tenant": tenant,
+        "name": name,
+        "documents": documents,
+        "passages": passages,
+        "embedder_id": embedder_id,
+        "dimensions": dimensions,
+        "indexed": indexed,
+        "dead_share": round(dead, 4),
+    }
+    search = "HNSW index" if indexed else "exact search"
+    found = f"{tenant}/{name}: {documents} documents, {passages} passages, {search}, made with {embedder_id}"
+    ours = embedder and EmbedderIdentity(embedder.id, embedder.checksum, embedder.dimensions)
+    if ours and ours != EmbedderIdentity(embedder_id, checksum, dimensions):
+        advice = "configure the embedder it was made with, or ingest it again into another collection"
+        return Finding("collection", "failed", f"{found}; the configured embedder is {ours.id}", advice, facts)
+    if dead > DEAD_TUPLE_SHARE:
+        return Finding("collection", "warning", f"{found}; {dead:.0%} dead rows", "run VACUUM on the database", facts)
+    return Finding("collection", "ok", found, facts=facts)
+
+
+def _classifier(settings: Settings, embedder: Embedder | None) -> Finding:
+    from router.routing_models import ModelLoader
+
+    if embedder is None:
+        return Finding("classifier", "warning", "not looked at: the embedder is missing")
+    loader = ModelLoader(settings.routing.model, embedder, None)
+    try:
+        loader.load()
+        models = loader.require()
+    except PointsmanError as error:
+        route = settings.routing.safe_route
+        return Finding("classifier", "failed", error.message, f"until it is mended every question goes {route}")
+    return Finding("classifier", "ok", f"model {models.version}", facts={"version": models.version})
+
+
+async def _llm(settings: Settings) -> Finding:
+    config = llm_config(settings)
+    if config is None:
+        advice = "set POINTSMAN_LLM__BASE_URL and POINTSMAN_LLM__MODEL for generated answers"
+        return Finding("llm", "warning", "none configured: answers are sentences of the documents", advice)
+    try:
+        async with OpenAiLlm(config) as llm:
+            names = await llm.list_models(5.0)
+    except PointsmanError as error:
+        return Finding(
+            "llm", "failed", error.message, "check POINTSMAN_LLM__BASE_URL; until then answers are extractive"
+        )
+    known = config.model in names or not names
+    facts = {"model": config.model, "models": list(names[:50])}
+    if not known:
+        return Finding(
+            "llm", "warning", f"the server does not list the model {config.model!r}", "check llm.model", facts
+        )
+    return Finding("llm", "ok", f"model {config.model}", facts=facts)
