@@ -20,7 +20,6 @@ _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*$")
 _UNDERLINE = re.compile(r"(=+|-{2,})$")
 _FENCE = re.compile(r"(```+|~~~+)")
 _ITEM = re.compile(r"(?:[-*+•·▪◦]|\d{1,3}[.)])[ \t]|\|")
-_RULE = re.compile(r"[\s\-=_*~|:+.#]*$")
 _MAX_HEADING = 300  # a longer "heading" is a paragraph that begins with a number sign
 
 
@@ -29,18 +28,17 @@ class Unit:
     """A heading, sentence, table row or line of code: what a chunk is made of. Offsets in the document, half-open.
 
     `heading_level` is 1-6 for a heading, else 0. `path` holds the headings in force, outermost first, a heading's own
-    included. `has_words` is False for rules and the like.
+    included.
     """
 
     start: int
     end: int
     heading_level: int
     path: tuple[str, ...]
-    has_words: bool
 
-    def part(self, text: str, start: int, end: int) -> Unit:
+    def part(self, start: int, end: int) -> Unit:
         """Return the part of this unit that spans start to end."""
-        return Unit(start, end, self.heading_level, self.path, not _RULE.match(text, start, end))
+        return Unit(start, end, self.heading_level, self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def units_of(text: str) -> list[Unit]:
     fence = ""
 
     def add(start: int, end: int, level: int = 0) -> None:
-        units.append(Unit(start, end, level, path, not _RULE.match(text, start, end)))
+        units.append(Unit(start, end, level, path))
 
     def flush() -> None:
         if paragraph:

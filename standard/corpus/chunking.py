@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from standard.corpus.blocks import Unit, units_of
+from standard.corpus.embeddable import embeddable
 from standard.corpus.overlong import middle, split_overlong
 from standard.domain.errors import FailedPrecondition, InvalidInput
 
@@ -61,8 +62,10 @@ class Chunk:
     """One chunk. Offsets are code points, half-open.
 
     `start`, `end`, `section_start` and `section_end` lie in the document. `section_heading` is the path of headings
-    above the chunk's content, joined by " > ". `context` and `text` together are what is embedded; `sentences` are
-    spans of `text`. `token_count` is that of the embedded text, special tokens included.
+    above the chunk's content, joined by " > ". `embedded` is what the embedder reads: the `context` line (title and
+    headings that are not in the chunk), then the words of each sentence. `sentences` are spans of `text`,
+    `embedded_sentences` the same sentences in `embedded`; what has no words is in neither. `token_count` is that of
+    `embedded`, special tokens included.
     """
 
     position: int
@@ -73,13 +76,18 @@ class Chunk:
     section_heading: str
     text: str
     context: str
+    embedded: str
     sentences: tuple[tuple[int, int], ...]
+    embedded_sentences: tuple[tuple[int, int], ...]
     token_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
+    """A unit, its words as they are embedded, and how many tokens these are."""
+
     unit: Unit
+    words: str
     tokens: int
 
 
@@ -89,6 +97,7 @@ class _Piece:
 
     run: Sequence[_Counted]
     context: str
+    embedded: str
     tokens: int
 
 
@@ -120,6 +129,12 @@ def chunk_document(
 
 def _chunk(text: str, position: int, piece: _Piece, section: tuple[int, int]) -> Chunk:
     start, end = piece.run[0].unit.start, piece.run[-1].unit.end
+    said = [part for part in piece.run if part.words]
+    embedded_sentences = []
+    place = len(piece.embedded)
+    for part in reversed(said):  # the words are the end of what is embedded
+        embedded_sentences.append((place - len(part.words), place))
+        place -= len(part.words) + 1
     return Chunk(
         position=position,
         start=start,
@@ -129,9 +144,17 @@ def _chunk(text: str, position: int, piece: _Piece, section: tuple[int, int]) ->
         section_heading=" > ".join(_content(piece.run).path),
         text=text[start:end],
         context=piece.context,
-        sentences=tuple((part.unit.start - start, part.unit.end - start) for part in piece.run if part.unit.has_words),
+        embedded=piece.embedded,
+        sentences=tuple((part.unit.start - start, part.unit.end - start) for part in said),
+        embedded_sentences=tuple(reversed(embedded_sentences)),
         token_count=piece.tokens,
     )
+
+
+def _embedded(text: str, run: Sequence[_Counted], context: str) -> str:
+    """Return what is embedded of a run: its words behind the context line, or its bare text where it has no words."""
+    words = "\n".join(part.words for part in run if part.words)
+    return context + (words or text[run[0].unit.start : run[-1].unit.end])
 
 
 def _content(run: Sequence[_Counted]) -> Unit:
@@ -188,13 +211,13 @@ class _Contexts:
 def _split_long(text: str, units: Sequence[Unit], counter: _Counter, budget: int, characters: int) -> list[_Counted]:
     """Count the units' tokens and split those that are longer than a chunk."""
     counted = []
-    tokens = counter.net([text[unit.start : unit.end] for unit in units])
-    for unit, count in zip(units, tokens, strict=True):
+    words = [embeddable(text[unit.start : unit.end]) for unit in units]
+    for unit, said, count in zip(units, words, counter.net(words), strict=True):
         if count <= budget and unit.end - unit.start <= characters:
-            counted.append(_Counted(unit, count))
+            counted.append(_Counted(unit, said, count))
             continue
         parts = split_overlong(text, unit.start, unit.end, cost=counter.net, budget=budget, characters=characters)
-        counted += [_Counted(unit.part(text, start, end), part) for start, end, part in parts]
+        counted += [_Counted(unit.part(start, end), embeddable(text[start:end]), part) for start, end, part in parts]
     return counted
 
 
@@ -253,13 +276,11 @@ def _fit(
     parts = [list(run) for run in runs]
     while unfitted:
         lines = [contexts.of(parts[index]) for index in unfitted]
-        embedded = [
-            line + text[parts[index][0].unit.start : parts[index][-1].unit.end]
-            for line, index in zip(lines, unfitted, strict=True)
-        ]
-        for index, line, count in zip(unfitted, lines, counter.whole(embedded), strict=True):
+        embedded = [_embedded(text, parts[index], line) for index, line in zip(unfitted, lines, strict=True)]
+        counts = counter.whole(embedded)
+        for index, line, words, count in zip(unfitted, lines, embedded, counts, strict=True):
             if count <= max_tokens:
-                fitted[index] = _Piece(parts[index], line, count)
+                fitted[index] = _Piece(parts[index], line, words, count)
         if all(piece is not None for piece in fitted):
             break
         parts, fitted = _halved(text, parts, fitted)
@@ -291,7 +312,7 @@ def _halves(text: str, run: list[_Counted]) -> list[list[_Counted]]:
     left = len(text[unit.start : cut].rstrip()) + unit.start
     right = cut + len(text[cut : unit.end]) - len(text[cut : unit.end].lstrip())
     return [
-        [_Counted(unit.part(text, start, end), tokens // 2 + 1)]
+        [_Counted(unit.part(start, end), embeddable(text[start:end]), tokens // 2 + 1)]
         for start, end in ((unit.start, left), (right, unit.end))
         if start < end
     ]

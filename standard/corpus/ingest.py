@@ -305,9 +305,7 @@ async def _embed(
 
 
 def _passage(chunk: Chunk) -> PassageInput:
-    shift = len(chunk.context)
-    spans = tuple((start + shift, end + shift) for start, end in chunk.sentences)
-    return PassageInput(chunk.context + chunk.text, spans)
+    return PassageInput(chunk.embedded, chunk.embedded_sentences)
 
 
 async def _write(

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.IGNORECASE)
 _DROPPED_TAGS = (
-    "script style noscript template head svg math iframe object embed canvas audio video nav footer button input select "
-    "textarea dialog colgroup"
+    "script style noscript template head svg math iframe object embed canvas audio video nav footer button input "
+    "select textarea dialog colgroup"
 )
 _BLOCK_TAGS = (
-    "p div section article main header aside blockquote figure figcaption ul ol dl dt dd li form fieldset details summary "
-    "address hr body html caption center"
+    "p div section article main header aside blockquote figure figcaption ul ol dl dt dd li form fieldset details "
+    "summary address hr body html caption center"
 )
 _DROPPED = frozenset(_DROPPED_TAGS.split())
 _BLOCKS = frozenset(_BLOCK_TAGS.split())

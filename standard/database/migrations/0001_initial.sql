@@ -70,7 +70,7 @@ create table chunk (
     content_hash    text not null,
     token_count     int not null,
     lexical_length  int not null,                        -- number of lexeme positions
-    lexemes         tsvector not null,                   -- of title, section heading and text
+    lexemes         tsvector not null,                   -- of title, headings above and text
     embedding       halfvec not null,
     verdict         text not null default 'pass' check (verdict in ('pass', 'flag', 'neutralise', 'quarantine')),
     scan            jsonb not null default '{}',         -- rule version, techniques, reasons
