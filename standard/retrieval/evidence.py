@@ -24,9 +24,9 @@ UNRANKED = -1
 class FirstLook:
     """A question and the n candidates of its first retrieval, best first (n <= 20).
 
-    `question_vector` (d,) and `vectors` (n, d) are float32, L2-normalised up to half precision; `vectors` is None where
-    the retriever gives none. `scores` (n,) are fused, 0-1. `dense_scores` are cosine similarities, `lexical_scores` BM25
-    (>= 0): (n,) float32, NaN where that leg did not return the candidate; ranks are (n,) int32 from 0, UNRANKED there.
+    `question_vector` (d,) and `vectors` (n, d) are float32, L2-normalised to half precision; `vectors` is None where
+    the retriever gives none. `scores` (n,) are fused, 0-1. `dense_scores` are cosine similarities, `lexical_scores` are
+    BM25 (>= 0): (n,) float32, NaN where that leg did not return the candidate; ranks (n,) int32 from 0, else UNRANKED.
     `positions` count chunks of a document from 0. `term_idf` maps each lexeme of the question to its inverse document
     frequency over the `corpus_size` passages of the collection. Texts and titles are untrusted and for counting only.
     """

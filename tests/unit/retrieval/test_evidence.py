@@ -9,7 +9,7 @@ from standard.domain.text import UntrustedText
 from standard.retrieval.evidence import UNRANKED, first_look
 
 
-def found(number: int, **scores: float | int | None) -> RetrievedPassage:
+def found(number: int, **scores: float | None) -> RetrievedPassage:
     passage = Passage(f"d#{number}", "d", UntrustedText("Title"), "", UntrustedText(f"text {number}"), number, "hash")
     return RetrievedPassage(passage, 0.5, **scores)  # type: ignore[arg-type]
 

@@ -1,0 +1,1 @@
+"""Measuring the product on sets of questions with known support."""
