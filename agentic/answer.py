@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from agentic.state import UNREADABLE, Fact
@@ -10,12 +10,14 @@ from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
+from standard.domain.question import Turn
+from standard.domain.text import UntrustedText
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agentic.state import Held, RunState
     from standard.domain.event import Emit
-    from standard.domain.question import Turn
-    from standard.domain.text import UntrustedText
 
 MIN_ANSWER_TOKENS = 64
 """Fewer output tokens than this are not worth a call."""
@@ -29,7 +31,8 @@ class AnswerRequest:
 
     `held` are the passages to answer from, most useful first. `facts` are what a judge, a plan or a summary holds for
     known, with source numbers (model output: as untrusted as the passages); `gaps` what is known to be missing and
-    `contradictions` where sources disagree. `max_total_tokens` bounds prompt and answer together.
+    `contradictions` where sources disagree. `term_idf` weighs the question's lexemes (it may be empty).
+    `max_total_tokens` bounds prompt and answer together.
     """
 
     question: UntrustedText
@@ -40,6 +43,7 @@ class AnswerRequest:
     contradictions: tuple[Fact, ...]
     max_total_tokens: int
     timeout_seconds: float
+    term_idf: Mapping[str, float] = field(default_factory=dict)
 
 
 class AnswerWriter(Protocol):
@@ -115,14 +119,23 @@ def answer_request(state: RunState) -> AnswerRequest:
     ]
     return AnswerRequest(
         question=state.question,
-        history=state.history,
+        history=(*state.history, *_clarifications(state)),
         held=_most_useful_first(state),
         facts=tuple(dict.fromkeys(facts)),
         gaps=tuple(dict.fromkeys(gaps)),
         contradictions=tuple(dict.fromkeys(contradictions)),
         max_total_tokens=tokens_for_answer(state),
         timeout_seconds=max(0.0, min(state.settings.answer_seconds, state.remaining_seconds)),
+        term_idf=dict(state.term_idf),
     )
+
+
+def _clarifications(state: RunState) -> tuple[Turn, ...]:
+    """What the user was asked and answered during the run, as turns of the conversation."""
+    turns: list[Turn] = []
+    for reply in state.replies:
+        turns += [Turn("assistant", UntrustedText(reply.question)), Turn("user", reply.answer)]
+    return tuple(turns)
 
 
 def tokens_for_answer(state: RunState) -> int:

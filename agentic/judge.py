@@ -45,7 +45,7 @@ class EvidenceJudge:
 def judge_coverage(state: RunState) -> Judgement:
     """The judgement of the evidence by words alone."""
     question = " ".join([state.question.raw, *(reply.answer.raw for reply in state.replies)])
-    terms = content_terms(question)
+    terms = content_terms(question, dict(state.term_idf))
     best, best_ref = 0.0, 0
     everything: set[str] = set()
     for held in state.evidence.held:

@@ -161,6 +161,7 @@ def begin(
         settings=settings,
         history=question.history,
         top_k=question.top_k,
+        term_idf=tuple(first.term_idf.items()),
         evidence=evidence,
         steps=1,
         queries=(issued,),

@@ -176,10 +176,12 @@ class Ending:
 class RunState:
     """A run between two nodes of the graph.
 
+    `term_idf` pairs lexemes of the question with their inverse document frequency, as the first retrieval told it.
     `steps` counts executed retrieval actions, the first retrieval included. `elapsed_seconds` is wall clock over all
     attempts; `remaining_seconds` what deadline and cap leave at this moment (both are stamped by the graph before a
     node runs). `stale_steps` and `refused_in_row` count consecutive steps without gain and refusals. `llm_failed` is
-    set once the model is given up on for control (to the kind of failure): from then on the offline controller and judge carry the run.
+    set once the model is given up on for control (to the kind of failure): from then on the offline controller and
+    judge carry the run.
     """
 
     question: UntrustedText
@@ -187,6 +189,7 @@ class RunState:
     settings: AgenticSettings
     history: tuple[Turn, ...] = ()
     top_k: int = 5
+    term_idf: tuple[tuple[str, float], ...] = ()
     evidence: Evidence = Evidence()
     steps: int = 0
     queries: tuple[IssuedQuery, ...] = ()

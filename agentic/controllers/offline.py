@@ -72,7 +72,7 @@ def _sources_to_follow(state: RunState) -> tuple[int, ...]:
     """Sources that came since links were last followed, those that hold most of the question first."""
     last_link = max((query.step for query in state.queries if query.action == "link"), default=0)
     fresh = [held for held in state.evidence.held if held.step >= last_link]
-    terms = content_terms(_need(state))
+    terms = content_terms(_need(state), dict(state.term_idf))
 
     def share(held: Held) -> float:
         return covered(terms, stems(f"{held.passage.title.raw} {held.passage.text.raw}"))

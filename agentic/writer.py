@@ -1,0 +1,150 @@
+"""Writes a run's answer with the machinery of the standard route: the same prompt, citations, and extractive sentences.
+
+What the loop adds are notes: facts held for known, gaps and contradictions. They stand in sections as untrusted as the
+passages, and the answer may cite passages alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentic.prompting import fact_text, note_sections, tag_of
+from standard.domain.answer import AnswerSource, Outcome, StopReason
+from standard.domain.errors import LlmUnavailable
+from standard.domain.event import CitationMade, TokenEmitted
+from standard.domain.outcome import RouteResult
+from standard.extractive.extract import extract, shipped_model
+from standard.generation import generate
+from standard.llm.protocol import LlmRequest, Message, Purpose
+from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages
+from standard.retrieval.order import best_at_edges
+from standard.sandbox.prompt import PromptText, join
+from standard.sandbox.render import TaggedPassage, visible_text, with_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from agentic.answer import AnswerRequest
+    from agentic.state import Held
+    from standard.domain.event import Emit
+    from standard.domain.passage import RetrievedPassage
+    from standard.generation import Generated
+    from standard.llm.protocol import Llm
+    from standard.sandbox.render import Marker
+
+MAX_PASSAGES = 12
+MAX_EXTRACT_PASSAGES = 12
+_SECTION_OVERHEAD = 60
+_PROMPT_OVERHEAD = 600
+
+
+class StandardWriter:
+    """An AnswerWriter. Without an `llm` only `extract` may be called. `answer_tokens` caps the length of an answer."""
+
+    def __init__(self, llm: Llm | None, *, answer_tokens: int = 1024) -> None:
+        self._llm = llm
+        self._answer_tokens = answer_tokens
+
+    async def generate(self, request: AnswerRequest, emit: Emit) -> RouteResult:
+        """Stream an answer of the model. Raises LlmUnavailable only before anything was emitted."""
+        if self._llm is None:
+            raise LlmUnavailable("no language model is configured", kind="connect")
+        output = min(self._answer_tokens, max(64, request.max_total_tokens // 2))
+        chosen = fit(self._llm, request, request.max_total_tokens - output)
+        shown = best_at_edges(chosen)
+        call = LlmRequest(
+            purpose=Purpose.ANSWER,
+            messages=with_marker(lambda marker: prompt(request, shown, marker)),
+            max_tokens=output,
+            timeout_seconds=max(0.05, request.timeout_seconds),
+        )
+        sources = [TaggedPassage(tag_of(held.ref), held.passage) for held in shown]
+        return await _generated_result(await generate(self._llm, call, sources, emit), emit)
+
+    async def extract(self, request: AnswerRequest, emit: Emit) -> RouteResult:
+        """Answer with sentences of the passages, or say that they hold none."""
+        found = [held.found for held in request.held[:MAX_EXTRACT_PASSAGES]]
+        return await _extracted(request, found, emit)
+
+
+def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:
+    """The most useful passages that fit into a prompt of this many tokens; at least one, cut only by the sandbox."""
+    notes = [fact_text(fact) for fact in (*request.facts, *request.contradictions)] + list(request.gaps)
+    left = tokens - _PROMPT_OVERHEAD - llm.count_tokens("\n".join([request.question.raw, *notes]))
+    chosen: list[Held] = []
+    for held in request.held:
+        cost = llm.count_tokens(visible_text(held.text)) + _SECTION_OVERHEAD
+        if chosen and (cost > left or len(chosen) == MAX_PASSAGES):
+            continue
+        chosen.append(held)
+        left -= cost
+    return tuple(chosen)
+
+
+def prompt(request: AnswerRequest, shown: Sequence[Held], marker: Marker) -> tuple[Message, ...]:
+    """The prompt of the standard route with the loop's notes before the passages."""
+    tagged = [TaggedPassage(tag_of(held.ref), replace(held.passage, text=held.text)) for held in shown]
+    system, user = answer_messages(request.question, request.history, tagged, marker)
+    notes: list[PromptText] = []
+    facts = [fact_text(fact) for fact in request.facts]
+    notes += note_sections("Notes of the search; rely on them only where a passage bears them out:", "K", facts, marker)
+    notes += note_sections("What the search did not find; say so if it matters:", "M", request.gaps, marker)
+    disputed = [fact_text(fact) for fact in request.contradictions]
+    notes += note_sections("Where sources seemed to contradict each other:", "C", disputed, marker)
+    if not notes:
+        return (system, user)
+    return (system, Message("user", join("\n\n", [*notes, user.content])))
+
+
+async def _generated_result(generated: Generated, emit: Emit) -> RouteResult:
+    if generated.declined:
+        await emit(TokenEmitted(NO_ANSWER_FOUND))
+        return RouteResult(
+            text=NO_ANSWER_FOUND,
+            source=AnswerSource.GENERATED,
+            outcome=Outcome.UNANSWERABLE,
+            stop_reason=StopReason.NO_EVIDENCE,
+            usage=generated.usage,
+        )
+    notices = []
+    if generated.finish_reason == "cut":
+        notices.append("the answer broke off before its end")
+    elif generated.finish_reason == "length":
+        notices.append("the answer reached its length limit")
+    elif generated.finish_reason == "content_filter":
+        notices.append("the model's server cut the answer")
+    if generated.partial:
+        notices.append("the passages hold only a part of what was asked")
+    if not generated.citations:
+        notices.append("the answer names no source")
+    return RouteResult(
+        text=generated.text,
+        source=AnswerSource.GENERATED,
+        outcome=Outcome.ANSWERED_WITH_CAVEAT if notices else Outcome.ANSWERED,
+        stop_reason=StopReason.SUFFICIENT,
+        citations=generated.citations,
+        notices=tuple(notices),
+        usage=generated.usage,
+    )
+
+
+async def _extracted(request: AnswerRequest, found: Sequence[RetrievedPassage], emit: Emit) -> RouteResult:
+    extraction = extract(request.question.raw, found, request.term_idf)
+    model = shipped_model()
+    if not extraction.text or extraction.evidence < model.abstain:
+        text = NO_ANSWER_FOUND if found else NOTHING_FOUND
+        await emit(TokenEmitted(text))
+        return RouteResult(text, AnswerSource.EXTRACTIVE, Outcome.UNANSWERABLE, StopReason.NO_EVIDENCE)
+    await emit(TokenEmitted(extraction.text))
+    for index, citation in enumerate(extraction.citations):
+        await emit(CitationMade(index, citation))
+    doubtful = extraction.evidence < model.caveat
+    return RouteResult(
+        text=extraction.text,
+        source=AnswerSource.EXTRACTIVE,
+        outcome=Outcome.ANSWERED_WITH_CAVEAT if doubtful else Outcome.ANSWERED,
+        stop_reason=StopReason.SUFFICIENT,
+        citations=extraction.citations,
+        notices=("the sentences found may not answer the question",) if doubtful else (),
+    )
