@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from standard.corpus.embeddable import embeddable
 from standard.corpus.sentences import sentence_spans
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*?)[ \t]*#*$")
 _UNDERLINE = re.compile(r"(=+|-{2,})$")
 _FENCE = re.compile(r"(```+|~~~+)")
 _ITEM = re.compile(r"(?:[-*+•·▪◦]|\d{1,3}[.)])[ \t]|\|")
+_HEAD = 20_000  # code points in which a title is looked for
 _MAX_HEADING = 300  # a longer "heading" is a paragraph that begins with a number sign
 
 
@@ -39,6 +41,12 @@ class Unit:
     def part(self, start: int, end: int) -> Unit:
         """Return the part of this unit that spans start to end."""
         return Unit(start, end, self.heading_level, self.path)
+
+
+def first_heading(text: str) -> str:
+    """Return the words of the first heading of the highest level near the beginning; "" where there is none."""
+    headings = [unit for unit in units_of(text[:_HEAD]) if unit.heading_level]
+    return embeddable(min(headings, key=lambda unit: unit.heading_level).path[-1]) if headings else ""
 
 
 @dataclass(frozen=True, slots=True)

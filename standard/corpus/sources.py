@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from standard.corpus.blocks import first_heading
 from standard.corpus.document import MAX_DOCUMENT_BYTES, Rejection, SourceDocument
 from standard.corpus.readers.docx import read_docx
 from standard.corpus.readers.extracted import Extracted, Unreadable, title_from
@@ -152,13 +153,17 @@ def _read_file(file: _File, max_bytes: int) -> Iterator[Item]:
     else:
         yield SourceDocument(
             document_id=extracted.document_id or document_id,
-            title=title_from(extracted.title, file.path.stem.replace("_", " ").replace("-", " ")),
+            title=title_from(extracted.title, first_heading(extracted.text), _spoken(file.path.stem)),
             text=extracted.text,
             uri=extracted.uri or file.name,
             metadata=extracted.metadata,
             groups=extracted.groups,
             source=source,
         )
+
+
+def _spoken(stem: str) -> str:
+    return stem.replace("_", " ").replace("-", " ")
 
 
 def _extract(path: Path, suffix: str, max_bytes: int) -> Extracted:

@@ -44,8 +44,7 @@ def read_docx(stream: BinaryIO) -> Extracted:
     document = docx.Document(stream)
     blocks = list(_blocks(document, 0))
     title = document.core_properties.title or ""
-    heading = next((block.lstrip("# ") for block in blocks if block.startswith("#")), "")
-    return Extracted(title=title_from(title, heading), text=_joined(blocks))
+    return Extracted(title=title_from(title), text=_joined(blocks))
 
 
 def _joined(blocks: list[str]) -> str:

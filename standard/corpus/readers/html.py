@@ -39,11 +39,11 @@ def read_html(data: bytes) -> Extracted:
     """Read a page. Raises Unreadable for bytes in no encoding that it, or its first lines, declare."""
     tree = LexborHTMLParser(_decode(data))
     title_node = tree.css_first("title")
-    heading = tree.css_first("h1")
+    headings = tree.css("h1")
     content = _main_content(tree)
     return Extracted(
         title=title_from(
-            heading.text(deep=True) if heading is not None else "",
+            _inline(headings[0]) if len(headings) == 1 else "",
             title_node.text(deep=True) if title_node is not None else "",
         ),
         text=_render(content) if content is not None else "",

@@ -11,13 +11,11 @@ import re
 
 import yaml  # type: ignore[import-untyped]
 
-from standard.corpus.blocks import units_of
 from standard.corpus.readers.extracted import Extracted, Unreadable, decode_text, title_from
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*(?:\n|$)", re.DOTALL)
 _MAX_FRONT_MATTER = 64 * 1024
 _MAX_VALUES = 2000
-_HEAD = 20_000  # code points in which a title is looked for
 
 
 def read_markdown(data: bytes) -> Extracted:
@@ -36,7 +34,7 @@ def read_markdown(data: bytes) -> Extracted:
         raise Unreadable("the front matter's `groups` is no list of texts")
     document_id, title, uri, url = (_text(matter, key) for key in ("id", "title", "uri", "url"))
     return Extracted(
-        title=title_from(title, _first_heading(text)),
+        title=title_from(title),
         text=text,
         document_id=document_id,
         uri=uri or url,
@@ -90,11 +88,3 @@ def _text(matter: dict[str, object], key: str) -> str:
     if value is None or isinstance(value, (dict, list)):
         return ""
     return str(value).strip()
-
-
-def _first_heading(text: str) -> str:
-    """Return the first heading of the highest level near the beginning."""
-    headings = [unit for unit in units_of(text[:_HEAD]) if unit.heading_level]
-    if not headings:
-        return ""
-    return min(headings, key=lambda unit: unit.heading_level).path[-1].strip("*_` ")

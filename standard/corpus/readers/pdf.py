@@ -50,8 +50,7 @@ def read_pdf(stream: BinaryIO) -> Extracted:
     if not any(pages):
         raise Unreadable("has no text; if it is a scan, run character recognition (OCR) on it first")
     text = _mark_headings(_mend("\n\n".join(_without_furniture(pages))), headings)
-    first = next(iter(headings), "")
-    return Extracted(title=title_from(title, first), text=text)
+    return Extracted(title=title_from(title), text=text)
 
 
 def _headings(reader: pypdf.PdfReader) -> Iterator[tuple[str, int]]:

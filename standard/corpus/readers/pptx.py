@@ -32,12 +32,9 @@ def read_pptx(stream: BinaryIO) -> Extracted:
     shown = (slide for slide in presentation.slides if slide._element.get("show") != "0")  # noqa: SLF001 - no public way
     slides = [list(_slide(slide)) for slide in shown]
     title = presentation.core_properties.title or ""
-    first = next((blocks[0].lstrip("# ") for blocks in slides if blocks and blocks[0].startswith("#")), "")
     if title.lower() in ("powerpoint presentation", "presentation"):  # what programs fill in by themselves
         title = ""
-    return Extracted(
-        title=title_from(title, first), text="\n\n".join("\n\n".join(blocks) for blocks in slides if blocks)
-    )
+    return Extracted(title=title_from(title), text="\n\n".join("\n\n".join(blocks) for blocks in slides if blocks))
 
 
 def _slide(slide: Slide) -> Iterator[str]:
