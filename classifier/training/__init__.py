@@ -1,0 +1,1 @@
+"""Training: scikit-learn (extra `train`) fits, plain arrays come out."""

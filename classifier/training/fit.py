@@ -1,0 +1,118 @@
+"""Fit a logistic model and fold scaling and calibration into its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from classifier.calibration import fit_platt
+from classifier.linear import Linear
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+REACH = 4.0
+"""Standard deviations beyond which an input is drawn in; see classifier.linear."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Columns that are scaled alike: each to unit spread, then by `strength`, which is how much they are trusted.
+
+    With `together` the columns keep their proportions (an embedding); else each is scaled for itself (features).
+    """
+
+    width: int
+    strength: float
+    together: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted model and the calibrated log-odds of its training rows when they were held out (NaN: never were)."""
+
+    linear: Linear
+    held_out: NDArray[np.float64]
+
+
+def fit(
+    inputs: NDArray[np.float32],
+    labels: NDArray[np.bool_],
+    blocks: Sequence[Block],
+    folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
+    *,
+    strength: float,
+    weights: NDArray[np.float64] | None = None,
+) -> Fitted:
+    """Fit on all rows, calibrated on the folds' held-out rows.
+
+    `inputs` is (rows, columns), `labels` (rows,) True = complex. `strength` is scikit-learn's C, the inverse of the
+    ridge penalty. `weights` (rows,) count a row more or less.
+    """
+    weight = np.ones(len(labels)) if weights is None else weights
+    held_out = np.full(len(labels), np.nan)
+    for training, held in folds:
+        part = _fit(inputs[training], labels[training], blocks, strength, weight[training])
+        held_out[held] = logits(part, inputs[held])
+    seen = np.isfinite(held_out)
+    whole = _fit(inputs, labels, blocks, strength, weight)
+    platt = fit_platt(held_out[seen], labels[seen], weight[seen])
+    calibrated = Linear(
+        (platt.slope * whole.weights).astype(np.float32),
+        platt.slope * whole.bias + platt.shift,
+        whole.means,
+        whole.spreads,
+        REACH,
+    )
+    return Fitted(calibrated, platt.slope * held_out + platt.shift)
+
+
+def logits(linear: Linear, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the log-odds of many rows (rows,)."""
+    result: NDArray[np.float64] = (
+        linear.held(inputs).astype(np.float64) @ linear.weights.astype(np.float64) + linear.bias
+    )
+    return result
+
+
+def _fit(
+    inputs: NDArray[np.float32],
+    labels: NDArray[np.bool_],
+    blocks: Sequence[Block],
+    strength: float,
+    weights: NDArray[np.float64],
+) -> Linear:
+    from sklearn.linear_model import LogisticRegression
+
+    means = inputs.mean(axis=0)
+    spreads = np.maximum(inputs.std(axis=0), 1e-6)
+    scale = _scale(spreads, blocks)
+    width = REACH * spreads
+    held = np.clip(inputs, means - width, means + width)
+    model = LogisticRegression(C=strength, max_iter=2000)
+    model.fit((held - means) * scale, labels, sample_weight=weights)
+    coefficients = model.coef_[0] * scale
+    return Linear(
+        coefficients.astype(np.float32),
+        float(model.intercept_[0] - coefficients @ means),
+        means.astype(np.float32),
+        spreads.astype(np.float32),
+        REACH,
+    )
+
+
+def _scale(spreads: NDArray[np.float32], blocks: Sequence[Block]) -> NDArray[np.float32]:
+    scale = np.empty_like(spreads)
+    start = 0
+    for block in blocks:
+        part = slice(start, start + block.width)
+        own = spreads[part]
+        scale[part] = block.strength / (np.sqrt(np.mean(own**2)) if block.together else own)
+        start += block.width
+    if start != len(spreads):
+        raise ValueError(f"blocks cover {start} of {len(spreads)} columns")
+    return scale
