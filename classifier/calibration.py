@@ -54,7 +54,7 @@ def expit(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 def expected_calibration_error(
     probabilities: NDArray[np.float64], labels: NDArray[np.bool_], *, bins: int = 10
 ) -> float:
-    """Return the mean gap between probability and observed rate over bins of equal count (Guo et al. 2017, adaptive)."""
+    """Return the mean gap of probability and observed rate over bins of equal count (Guo et al. 2017, adaptive)."""
     order = np.argsort(probabilities, kind="stable")
     parts = np.array_split(order, min(bins, max(len(order), 1)))
     gaps = [

@@ -1,4 +1,4 @@
-"""Ranking figures and their bootstrap intervals, without scikit-learn, so that they can be had wherever models serve."""
+"""Ranking figures and their bootstrap intervals, without scikit-learn: they can be had wherever models serve."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> float | None:
 
 def ranks(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ranks from 1, ties sharing their mean."""
-    values, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(scores, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     mean: NDArray[np.float64] = (last - (counts - 1) / 2.0)[inverse.reshape(-1)]
-    del values
     return mean
 
 

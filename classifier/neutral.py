@@ -1,9 +1,9 @@
 """The neutral form of a question: what the text model reads, whatever the writer's keyboard did.
 
-Prevents a router that decides by style. In public question sets casing and the final question mark name the data set, and
-thus the label; a model that sees them is excellent in its own data and guesses elsewhere. Width and compatibility forms,
-white space, enclosing quotes and what follows the last word are therefore made alike, and `folded` drops case as well.
-The embedding used for routing should be made from `neutral(text)`, so that a final "?" cannot flip a route.
+Prevents a router that decides by style. In public question sets casing and the final question mark name the data set,
+and thus the label; a model that sees them is excellent in its own data and guesses elsewhere. Width and compatibility
+forms, white space, enclosing quotes and what follows the last word are therefore made alike, and `folded` drops case as
+well. The embedding used for routing should be made from `neutral(text)`, so that a final "?" cannot flip a route.
 """
 
 from __future__ import annotations

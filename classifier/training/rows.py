@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 QUESTIONS = Path(__file__).parents[1] / "data" / "questions"
 SOURCES = ("enterprise_seed.jsonl", "batch_a.jsonl", "batch_b.jsonl")
 """Files of labelled questions; others in the folder are sets apart (paraphrases, ambiguous ones, follow-ups)."""
+
 OTHER_LANGUAGES = frozenset(
-    "spanish german french portuguese italian dutch polish turkish japanese chinese hindi arabic".split()
+    ("spanish", "german", "french", "portuguese", "italian", "dutch", "polish", "turkish")
+    + ("japanese", "chinese", "hindi", "arabic")
 )
 """Voices that are languages other than English."""
 
