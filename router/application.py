@@ -52,6 +52,7 @@ from standard.corpus.collections import EmbedderIdentity, ensure_collection
 from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
+from standard.domain.errors import PointsmanError
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
@@ -127,8 +128,13 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         journal = Journal(pool, consent=settings.journal.questions, owner=f"{socket.gethostname()}:{os.getpid()}")
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
-        agentic = await make_agentic(
-            CorpusReader(pool, retriever), queries.embed_many, llm, agentic_settings(settings), pool
+        agentic = make_agentic(
+            CorpusReader(pool, retriever),
+            queries.embed_many,
+            llm,
+            agentic_settings(settings),
+            settings.llm.max_output_tokens,
+            pool if llm is not None else None,
         )
         parts = GatewayParts(
             embed=queries.embed,
@@ -217,15 +223,14 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
 
 async def _purge_forever(application: Application) -> None:
     """Delete runs beyond their retention, a batch at a time."""
-    from standard.domain.errors import PointsmanError
-
+    days = application.settings.journal.retention_days
     while True:
+        deleted = 0
         try:
-            while await application.journal.purge(application.settings.journal.retention_days):
-                await asyncio.sleep(0.1)
+            deleted = await application.journal.purge(days)
         except PointsmanError as error:
             _log.warning("old runs could not be deleted; trying again later", error=str(error))
-        await asyncio.sleep(_PURGE_SECONDS)
+        await asyncio.sleep(0.1 if deleted else _PURGE_SECONDS)
 
 
 def _probes(application: Application) -> dict[str, Probe]:
@@ -268,11 +273,8 @@ async def _open_metrics(settings: Settings, metrics: Metrics) -> AsyncIterator[i
     try:
         server, thread = start_http_server(port, addr=host, registry=metrics.registry)
     except OSError as error:
-        raise BadSettings(
-            [
-                f"server.metrics_port (POINTSMAN_SERVER__METRICS_PORT): {host}:{port}: {error.strerror}; 0 takes a free one"
-            ]
-        ) from None
+        problem = f"server.metrics_port (POINTSMAN_SERVER__METRICS_PORT): {host}:{port}: {error.strerror}"
+        raise BadSettings([f"{problem}; 0 takes a free one"]) from None
     try:
         yield server.server_port
     finally:

@@ -34,7 +34,7 @@ async def connected(settings: Settings, server: str | None) -> AsyncIterator[Poi
     if target is None:
         running = running_server(settings.data_dir)
         target = running.target if running else None
-    try:
+    async with remote_errors():
         if target is not None:
             async with Pointsman(target) as client:
                 yield client
@@ -43,6 +43,13 @@ async def connected(settings: Settings, server: str | None) -> AsyncIterator[Poi
 
             async with open_local_server(settings) as port, Pointsman(f"127.0.0.1:{port}") as client:
                 yield client
+
+
+@asynccontextmanager
+async def remote_errors() -> AsyncIterator[None]:
+    """Errors of calls inside the block come out as RemoteError."""
+    try:
+        yield
     except grpc.aio.AioRpcError as error:
         raise remote_error(error) from None
 

@@ -109,9 +109,8 @@ async def run_demo(folder: Path, *, json_output: bool) -> int:
         asked: list[Asked] = []
         async with Pointsman(f"127.0.0.1:{port}") as client, remote_errors():
             for each in read_questions(folder):
-                console.print(
-                    f"\n[bold cyan]{each.id}[/bold cyan] [bold]{escape(each.question)}[/bold] [dim]({each.kind})[/dim]"
-                )
+                title = f"[bold cyan]{each.id}[/bold cyan] [bold]{escape(each.question)}[/bold]"
+                console.print(f"\n{title} [dim]({each.kind})[/dim]")
                 at = time.perf_counter()
                 answer = await follow(client.stream(question(each.question, collection=COLLECTION)), console)
                 asked.append(Asked(each, answer, time.perf_counter() - at))
@@ -168,9 +167,9 @@ def _show_summary(console: Console, asked: list[Asked]) -> None:
         )
     console.print(table)
     right = sum(to_json(each.answer)["outcome"].startswith(each.question.expect) for each in asked)
-    console.print(
-        f"{right} of {len(asked)} outcomes as expected. Without a language model answers are sentences of the documents;"
-        " POINTSMAN_LLM__BASE_URL and POINTSMAN_LLM__MODEL bring one."
-        if not any(view.usage.llm_calls for view in (each.answer for each in asked))
-        else f"{right} of {len(asked)} outcomes as expected."
-    )
+    console.print(f"{right} of {len(asked)} outcomes as expected.")
+    if not any(each.answer.usage.llm_calls for each in asked):
+        console.print(
+            "Without a language model answers are sentences of the documents; POINTSMAN_LLM__BASE_URL and"
+            " POINTSMAN_LLM__MODEL bring one."
+        )

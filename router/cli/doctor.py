@@ -36,9 +36,8 @@ def doctor(json_output: Json = False) -> int:
         console = results()
         for finding in findings:
             colour = _COLOURS[finding.status]
-            console.print(
-                f"[{colour}]{finding.status:>7}[/{colour}]  [bold]{finding.part}[/bold]  {escape(finding.found)}"
-            )
+            status = f"[{colour}]{finding.status:>7}[/{colour}]"
+            console.print(f"{status}  [bold]{finding.part}[/bold]  {escape(finding.found)}")
             if finding.advice:
                 console.print(f"         {escape(finding.advice)}")
     return 1 if failed else 0

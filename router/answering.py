@@ -1,0 +1,73 @@
+"""The two routes as the gateway calls them: put together from the parts of standard/ and agentic/."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+
+from agentic.checkpoint import RunSerializer
+from agentic.controllers.decide import decide_pattern
+from agentic.controllers.offline import offline_pattern
+from agentic.run import answer_agentic, make_parts
+from agentic.writer import StandardWriter
+from router.journal.store import thread_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from agentic.library import Embed, Library
+    from agentic.run import AgenticParts
+    from agentic.settings import AgenticSettings
+    from router.parts import RouteHandler
+    from router.settings import Settings
+    from standard.database.pool import Pool
+    from standard.domain.event import Emit
+    from standard.domain.outcome import RouteResult
+    from standard.domain.passage import SearchResult
+    from standard.domain.question import Question
+    from standard.llm.protocol import Llm
+
+
+def make_agentic(
+    library: Library,
+    embed: Embed,
+    llm: Llm | None,
+    settings: AgenticSettings,
+    answer_tokens: int,
+    pool: Pool | None = None,
+) -> AgenticParts:
+    """The loop's parts. With a pool, runs keep checkpoints in the database and can go on elsewhere."""
+    return make_parts(
+        library,
+        embed,
+        StandardWriter(llm, answer_tokens=answer_tokens),
+        offline_pattern(),
+        patterns={} if llm is None else {"decide": decide_pattern(llm)},
+        settings=settings,
+        # The saver asks for dictionaries cursor by cursor, so the pool's own row type does not matter to it.
+        checkpointer=None if pool is None else AsyncPostgresSaver(cast(Any, pool), serde=RunSerializer()),
+    )
+
+
+def agentic_handler(parts: AgenticParts) -> RouteHandler:
+    """The agentic route."""
+
+    async def handle(
+        question: Question,
+        vector: NDArray[np.float32],
+        first: SearchResult,
+        *,
+        emit: Emit,
+        may_escalate: bool,  # noqa: ARG001 - nothing lies beyond this route
+    ) -> RouteResult:
+        thread = thread_of(question.scope.tenant, question.request_id)
+        return await answer_agentic(question, first, vector, parts=parts, emit=emit, thread=thread)
+
+    return handle
+
+
+def standard_handler(llm: Llm | None, settings: Settings) -> RouteHandler:
+    """The standard route."""
+    raise NotImplementedError
