@@ -33,8 +33,10 @@ MAX_TITLES = 20
 """Documents that may share a name in their titles before it is too common to be a link."""
 MAX_MENTIONS = 30
 """Passages that may share a name before it is too common to be a link."""
-MAX_CHUNKS = 200
-"""Linked chunks that are scored."""
+MAX_POSTINGS = 500
+"""Passages that may hold the rarest word of a name before it is not looked for in texts."""
+CHUNKS_OF_A_DOCUMENT = 3
+"""Chunks of a document linked as a whole that are scored, the nearest to the question."""
 LINK_SHARE = 0.3
 
 TITLE, IN_TITLE, MENTION = 1.0, 0.7, 0.4
@@ -119,25 +121,43 @@ with titled as (
     from (
         select rank, lexemes from unnest(%(names)s::text[], %(name_ranks)s::int[]) n(name, rank)
         cross join lateral (
-            select array_agg(lexeme) as lexemes from unnest(to_tsvector(%(text_config)s::regconfig, n.name))
+            select array_agg(lexeme order by held) as lexemes, min(held) as fewest
+            from unnest(to_tsvector(%(text_config)s::regconfig, n.name))
+            cross join lateral (
+                select count(*) as held from (
+                    select from posting p where p.generation_id = {generation_id} and p.term = lexeme
+                    limit {MAX_POSTINGS}
+                ) capped
+            ) counted
         ) analysed
-        where lexemes is not null
+        where fewest < {MAX_POSTINGS}
     ) wanted
     cross join lateral (
         select held.chunk_key, count(*) over () as sharing
         from (
             select p.chunk_key from posting p
-            where p.generation_id = {generation_id} and p.term = any(wanted.lexemes)
-            group by p.chunk_key having count(*) = cardinality(wanted.lexemes)
+            where p.generation_id = {generation_id} and p.term = wanted.lexemes[1]
+              and not exists (
+                  select from unnest(wanted.lexemes[2:]) other(term)
+                  where not exists (
+                      select from posting q
+                      where q.generation_id = {generation_id} and q.term = other.term and q.chunk_key = p.chunk_key
+                  )
+              )
             limit {MAX_MENTIONS} + 1
         ) held
     ) found
     where found.sharing <= {MAX_MENTIONS}
     group by found.chunk_key
 ), linked as (
-    select c.chunk_key, whole.strength, whole.rank
+    select nearest.chunk_key, whole.strength, whole.rank
     from (select * from titled union all select * from in_title) whole
-    join chunk c on c.generation_id = {generation_id} and c.document_key = whole.document_key
+    cross join lateral (
+        select c.chunk_key from chunk c
+        where c.generation_id = {generation_id} and c.document_key = whole.document_key
+        order by (c.embedding::halfvec({dimensions}) {distance.operator} %(vector)b::halfvec({dimensions})) + 0
+        limit {CHUNKS_OF_A_DOCUMENT}
+    ) nearest
     union all
     select chunk_key, strength, rank from mentioned
 )

@@ -18,7 +18,7 @@ from standard.domain.passage import RetrievedPassage
 from standard.domain.text import UntrustedText
 from standard.retrieval.directory import CollectionView
 from standard.retrieval.hydrate import hydrate, passage_keys
-from standard.retrieval.links import MAX_CHUNKS, link_score, links_sql, names_in
+from standard.retrieval.links import link_score, links_sql, names_in
 from standard.retrieval.retriever import searchable
 
 if TYPE_CHECKING:
@@ -135,7 +135,6 @@ class CorpusReader:
             "documents": sorted({passage.document_id for passage in passages}),
             "text_config": view.text_config,
             "vector": HalfVector(vector),
-            "limit": MAX_CHUNKS,
         }
         statement = links_sql(view.generation_id, view.dimensions, view.distance, visible.clause)
         async with connection(self._pool) as conn:
@@ -240,14 +239,15 @@ with keyword as materialized (
         where c.generation_id = {generation_id} and c.chunk_key = ranked.chunk_key
     )
     limit %(candidates)s
-), counted as (
-    select candidate.chunk_key, (
-        select sum(length(body.text) - length(replace(body.text, keyword.keyword, ''))) from keyword
-    ) as score
+), body as materialized (
+    select c.chunk_key, lower(concat_ws(e'\\n', d.title, c.section_heading, c.text)) as text
     from candidate
     join chunk c on c.generation_id = {generation_id} and c.chunk_key = candidate.chunk_key
     join document d on d.document_key = c.document_key
-    cross join lateral (select lower(concat_ws(e'\\n', d.title, c.section_heading, c.text)) as text) body
+), counted as materialized (
+    select body.chunk_key, sum(length(body.text) - length(replace(body.text, keyword.keyword, ''))) as score
+    from body cross join keyword
+    group by body.chunk_key
 )
 select chunk_key, score from counted where score > 0 order by score desc, chunk_key limit %(k)s
 """  # noqa: S608 - an integer, and a clause made of constants and placeholders
@@ -304,7 +304,9 @@ with name as materialized (
     from unnest(%(names)s::text[]) n(name)
     cross join lateral (
         select array_agg(lexeme order by (
-            select count(*) from posting p where p.generation_id = {generation_id} and p.term = lexeme
+            select count(*) from (
+                select from posting p where p.generation_id = {generation_id} and p.term = lexeme limit 1000
+            ) capped
         )) as lexemes
         from unnest(to_tsvector(%(text_config)s::regconfig, n.name))
     ) analysed

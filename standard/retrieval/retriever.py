@@ -180,10 +180,11 @@ class CorpusRetriever:
             return Legs(view, visible, Leg([], []), Leg([], []))
         everything = not (visible.filtered or view.restricted or restricted)
         within = Within.ALL if everything else Within.SOME
-        if visible.filtered and await self._keeps_few(visible):
-            within = Within.FEW
+        narrow = visible
+        if visible.filtered and (kept := await self._kept_documents(visible)) is not None:
+            within, narrow = Within.FEW, visible.among(kept)
         depth = max(self.settings.depth, k) + min(len(exclude), MAX_EXCLUDED)
-        query = _Query(view, visible, searchable(text[:MAX_QUERY_LENGTH]), HalfVector(vector), depth)
+        query = _Query(view, narrow, searchable(text[:MAX_QUERY_LENGTH]), HalfVector(vector), depth)
         (near, titled, dense_seconds), (hits, lexical_seconds), excluded = await three_of(
             self._dense(query, within, titles=True), self._lexical(query, within), self._excluded(view, exclude)
         )
@@ -278,15 +279,16 @@ class CorpusRetriever:
             seconds=StageSeconds(dense=found.dense_seconds, lexical=found.lexical_seconds, fuse=fuse_seconds),
         )
 
-    async def _keeps_few(self, visible: Visibility) -> bool:
+    async def _kept_documents(self, visible: Visibility) -> list[int] | None:
+        """Return the keys of the documents that a filter keeps, or None if they are more than `few_documents`."""
         statement = (
-            f"select count(*) from (select from document d where {visible.clause}"  # noqa: S608 - see visibility
-            " limit %(few_documents)s + 1) kept"
+            f"select d.document_key from document d where {visible.clause}"  # noqa: S608 - see visibility
+            " limit %(few_documents)s + 1"
         )
         async with connection(self._pool) as conn:
             parameters = {**visible.parameters, "few_documents": self.settings.few_documents}
-            row = await (await conn.execute(statement.encode(), parameters)).fetchone()
-        return row is not None and row[0] <= self.settings.few_documents
+            rows = await (await conn.execute(statement.encode(), parameters)).fetchall()
+        return None if len(rows) > self.settings.few_documents else [row[0] for row in rows]
 
     async def _dense(self, query: _Query, within: Within, *, titles: bool) -> tuple[Leg[int], frozenset[int], float]:
         """Return the dense leg and, with `titles`, the chunks of documents that the question names."""
@@ -324,7 +326,8 @@ class CorpusRetriever:
             "text": query.text,
             "text_config": view.text_config,
             "depth": query.depth,
-            "shortlist": max(self.settings.shortlist, query.depth),
+            # each of these is tested one by one where a condition holds for some
+            "shortlist": max(query.depth, self.settings.shortlist if within is not Within.SOME else 0),
             "posting_budget": self.settings.posting_budget,
         }
         clause = "" if within is Within.ALL else query.visible.clause

@@ -6,13 +6,13 @@ condition from here, and what is handed out was checked against it in the statem
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from standard.retrieval.filters import filter_sql
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from standard.domain.passage import Scope
 
@@ -29,6 +29,13 @@ class Visibility:
     clause: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     filtered: bool = False
+
+    def among(self, document_keys: Sequence[int]) -> Visibility:
+        """Return the same condition with the documents named that meet it, so that the planner need not find them."""
+        parameters = {**self.parameters, "among": list(document_keys)}
+        return replace(
+            self, clause=f"d.document_key = any(%(among)s::bigint[]) and {self.clause}", parameters=parameters
+        )
 
 
 def visibility(scope: Scope, collection_id: int) -> Visibility:
