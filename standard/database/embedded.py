@@ -12,6 +12,7 @@ or over loopback TCP where no path short enough for a socket is found.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -82,7 +83,7 @@ class EmbeddedPostgres:
             if alone:
                 _ask_to_stop(self.base)
             if alone or not filelock.try_lock(users, exclusive=False):
-                _await_stop(self.base)
+                _await_stop(self.base, alone=alone)
         finally:
             os.close(users)
 
@@ -330,24 +331,26 @@ def _create_database(url: str) -> None:
 
 
 def _ask_to_stop(base: Path) -> None:
-    """Tell the keeper to stop at once; where the keeper was killed, tell the server itself."""
-    if filelock.is_exclusively_held(base / "keeper.lock"):
-        text = (base / "keeper.lock").read_text().strip()
-        if text.isdigit():
+    """Tell the keeper to stop the server at once instead of when it next looks."""
+    text = (base / "keeper.lock").read_text().strip()
+    if text.isdigit() and filelock.is_exclusively_held(base / "keeper.lock"):
+        with contextlib.suppress(ProcessLookupError):
             os.kill(int(text), signal.SIGTERM)
-            return
-    running = postmaster.read_postmaster(base / "cluster")
-    if running is not None and postmaster.is_postgres(running.pid):
-        os.kill(running.pid, signal.SIGINT)
 
 
-def _await_stop(base: Path) -> None:
+def _await_stop(base: Path, *, alone: bool) -> None:
+    """Wait until server and keeper are gone. Where the keeper was killed, and nobody else is left, stop the server."""
     deadline = time.monotonic() + _STOP_SECONDS
+    stopping = False
     while time.monotonic() < deadline:
         running = postmaster.read_postmaster(base / "cluster")
-        gone = running is None or not postmaster.is_postgres(running.pid)
-        if gone and not filelock.is_exclusively_held(base / "keeper.lock"):
+        lives = running is not None and postmaster.is_postgres(running.pid)
+        kept = filelock.is_exclusively_held(base / "keeper.lock")
+        if not lives and not kept:
             return
+        if running is not None and lives and alone and not kept and not stopping:
+            os.kill(running.pid, signal.SIGINT)
+            stopping = True
         time.sleep(0.01)
 
 
