@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from standard.domain.answer import Citation
 from standard.sentences import sentence_spans
 from standard.words import content_stems, is_number
 
@@ -19,21 +20,37 @@ class QuotedPassage:
     passage: Passage
     _sentences: list[tuple[tuple[int, int], frozenset[str]]] = field(default_factory=list)
 
-    def best_span(self, claim: str) -> tuple[int, int]:
-        """The span in the passage's text of the sentence that shares most with the claim.
+    def best_match(self, claim: str) -> tuple[float, tuple[int, int]]:
+        """How much the passage's most similar sentence shares with the claim (0-1), and that sentence's span.
 
         Terms weigh 1, those with digits 2; the measure is Dice's, so that a long sentence does not win by length alone.
         Where nothing is shared (an answer in another language, say) it is the first sentence; an empty passage gives
-        (0, 0).
+        the span (0, 0).
         """
         if not self._sentences:
             text = self.passage.text.raw
             self._sentences = [(span, frozenset(content_stems(text[slice(*span)]))) for span in sentence_spans(text)]
         if not self._sentences:
-            return 0, 0
+            return 0.0, (0, 0)
         wanted = frozenset(content_stems(claim))
         total = _weight(wanted)
-        return max(self._sentences, key=lambda item: _dice(wanted, total, item[1]))[0]
+        best = max(self._sentences, key=lambda item: _dice(wanted, total, item[1]))
+        return _dice(wanted, total, best[1]), best[0]
+
+    def cite(self, span: tuple[int, int], answer: tuple[int, int]) -> Citation:
+        """The citation of this span of the passage for that span of an answer."""
+        passage = self.passage
+        return Citation(
+            passage_id=passage.passage_id,
+            document_id=passage.document_id,
+            title=passage.title.raw,
+            uri=passage.uri,
+            quote=passage.text.raw[slice(*span)],
+            answer_start=answer[0],
+            answer_end=answer[1],
+            passage_start=span[0],
+            passage_end=span[1],
+        )
 
 
 def _dice(wanted: frozenset[str], total: float, present: frozenset[str]) -> float:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from standard.citations.markers import Marker, MarkerParser
 from standard.citations.quote import QuotedPassage
-from standard.domain.answer import Citation
 from standard.sentences import sentence_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from standard.domain.answer import Citation
     from standard.sandbox.render import TaggedPassage
 
 _LEAD = re.compile(r"(?:[\s.,;:!?…)\]»”’*_]|[-+•>#]+\s|\d{1,3}[.)]\s)*")
@@ -110,21 +110,9 @@ class CitationStream:
         claim = self._text[slice(*span)]
         for number in numbers:
             source = self._sources[number]
-            passage = source.passage
-            if (passage.passage_id, *span) in self._seen:
+            if (source.passage.passage_id, *span) in self._seen:
                 continue
-            self._seen.add((passage.passage_id, *span))
-            start, end = source.best_span(claim)
-            citation = Citation(
-                passage_id=passage.passage_id,
-                document_id=passage.document_id,
-                title=passage.title.raw,
-                uri=passage.uri,
-                quote=passage.text.raw[start:end],
-                answer_start=span[0],
-                answer_end=span[1],
-                passage_start=start,
-                passage_end=end,
-            )
+            self._seen.add((source.passage.passage_id, *span))
+            citation = source.cite(source.best_match(claim)[1], span)
             self.citations.append(citation)
             yield citation
