@@ -11,9 +11,15 @@ from agentic.controllers.decide import decide_pattern
 from agentic.controllers.offline import offline_pattern
 from agentic.run import answer_agentic, make_parts
 from agentic.writer import StandardWriter
+from router.configs import llm_config
 from router.journal.store import thread_of
+from standard.context import ContextConfig
+from standard.llm.protocol import Purpose
+from standard.pipeline import StandardConfig, answer_standard
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from agentic.settings import AgenticSettings
     from router.parts import RouteHandler
     from router.settings import Settings
+    from router.telemetry.metrics import Metrics
     from standard.database.pool import Pool
     from standard.domain.event import Emit
     from standard.domain.outcome import RouteResult
@@ -68,6 +75,40 @@ def agentic_handler(parts: AgenticParts) -> RouteHandler:
     return handle
 
 
-def standard_handler(llm: Llm | None, settings: Settings) -> RouteHandler:
+def standard_handler(llm: Llm | None, embed: Embed, settings: Settings, metrics: Metrics) -> RouteHandler:
     """The standard route."""
-    raise NotImplementedError
+    config = llm_config(settings)
+    price = config.prices.get(config.model_for(Purpose.ANSWER)) if config is not None else None
+    standard = StandardConfig(
+        context=ContextConfig(
+            context_tokens=settings.llm.context_tokens, max_output_tokens=settings.llm.max_output_tokens
+        ),
+        timeout_seconds=settings.llm.timeout_seconds,
+        price=price,
+    )
+    dropped = metrics.citations.labels("dropped")
+
+    async def handle(
+        question: Question,
+        vector: NDArray[np.float32],
+        first: SearchResult,
+        *,
+        emit: Emit,
+        may_escalate: bool,
+    ) -> RouteResult:
+        async def compare(sentences: Sequence[str]) -> NDArray[np.float32]:
+            similarities: NDArray[np.float32] = await embed(sentences) @ vector
+            return similarities
+
+        return await answer_standard(
+            question,
+            first,
+            llm=llm,
+            emit=emit,
+            config=standard,
+            may_escalate=may_escalate,
+            compare=compare,
+            on_dropped=dropped.inc,
+        )
+
+    return handle

@@ -21,7 +21,6 @@ import structlog
 from grpc_health.v1.health import aio as health_aio
 from prometheus_client import start_http_server
 from standard.embedding.backends import open_embedder
-from standard.embedding.batching import MicroBatcher
 
 from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, standard_handler
@@ -58,7 +57,10 @@ from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from router.grpc.calls import Context
     from router.settings import Settings
@@ -78,7 +80,7 @@ class Application:
     settings: Settings
     pool: Pool
     embedder: Embedder
-    queries: MicroBatcher
+    embed: Callable[[str], Awaitable[NDArray[np.float32]]]
     retriever: CorpusRetriever
     gateway: Gateway
     policies: PolicyStore
@@ -114,7 +116,11 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
     metrics = metrics or Metrics()
     async with AsyncExitStack() as stack:
         embedder, pool = await _open_embedder_and_pool(settings, stack)
-        queries = await stack.enter_async_context(MicroBatcher(embedder, embedding_config(settings).batching))
+
+        async def embed(text: str) -> NDArray[np.float32]:
+            vector: NDArray[np.float32] = (await embedder.embed_queries([text]))[0]
+            return vector
+
         retriever = CorpusRetriever(
             pool,
             embedder_id=embedder.id,
@@ -123,24 +129,24 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         )
         config = llm_config(settings)
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
-        models = ModelLoader(settings.routing.model, embedder, queries.embed_many)
+        models = ModelLoader(settings.routing.model, embedder, embedder.embed_queries)
         models.load()
         journal = Journal(pool, consent=settings.journal.questions, owner=f"{socket.gethostname()}:{os.getpid()}")
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
             CorpusReader(pool, retriever),
-            queries.embed_many,
+            embedder.embed_queries,
             llm,
             agentic_settings(settings),
             settings.llm.max_output_tokens,
             pool if llm is not None else None,
         )
         parts = GatewayParts(
-            embed=queries.embed,
+            embed=embed,
             retriever=retriever,
             models=models.current,
-            standard=standard_handler(llm, settings),
+            standard=standard_handler(llm, embedder.embed_queries, settings, metrics),
             agentic=agentic_handler(agentic),
             has_llm=llm is not None,
             journal=journal,
@@ -150,7 +156,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         )
         gateway = await stack.enter_async_context(Gateway(parts))
         yield Application(
-            settings, pool, embedder, queries, retriever, gateway, policies, journal, models, llm, agentic, metrics
+            settings, pool, embedder, embed, retriever, gateway, policies, journal, models, llm, agentic, metrics
         )
 
 
@@ -197,7 +203,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
         CorpusService(
             application.pool,
             application.retriever,
-            application.queries.embed,
+            application.embed,
             application.embedder_identity,
             ingest_from_wire,
             settings.limits,
@@ -235,7 +241,7 @@ async def _purge_forever(application: Application) -> None:
 
 def _probes(application: Application) -> dict[str, Probe]:
     async def embedder() -> None:
-        await application.queries.embed("ready?")
+        await application.embed("ready?")
 
     async def classifier() -> None:
         application.models.require()

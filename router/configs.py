@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from standard.embedding.config import EmbeddingConfig
-
 from agentic.settings import AgenticSettings
 from router.decide import Policy
 from router.settings import BadSettings
 from standard.database.pool import DatabaseConfig
 from standard.domain.question import Route
+from standard.embedding.config import EmbeddingConfig
 from standard.llm.config import LlmConfig, Price
 from standard.llm.protocol import Purpose
 from standard.retrieval.retriever import RetrievalSettings
@@ -44,8 +43,11 @@ def embedding_config(settings: Settings) -> EmbeddingConfig:
         base_url=embedding.base_url,
         api_key=embedding.api_key.get_secret_value() if embedding.api_key else "",
         timeout_seconds=embedding.timeout_seconds,
-        query_threads=embedding.threads,
-        passage_threads=embedding.ingest_threads,
+        threads=embedding.threads,
+        ingest_threads=embedding.ingest_threads,
+        batch_delay_seconds=embedding.batch_delay_seconds,
+        max_batch=embedding.max_batch,
+        max_queued=embedding.max_queued,
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from google.protobuf import json_format
 from pointsman.client import Pointsman
 from pointsman.v1 import corpus_pb2
 from rich.markup import escape
