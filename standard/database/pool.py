@@ -154,10 +154,8 @@ async def _drop_if_closed(conn: Connection) -> None:
     """Raise if the server closed an idle connection. Costs no round trip: a healthy idle socket is not readable."""
     poll = select.poll()
     poll.register(conn.fileno(), select.POLLIN)
-    if poll.poll(0):
-        conn.pgconn.consume_input()
-        if conn.pgconn.status != psycopg.pq.ConnStatus.OK or conn.broken:
-            raise psycopg.OperationalError("the server closed an idle connection")
+    if poll.poll(0):  # a farewell, or a harmless notice: ask
+        await conn.execute("", prepare=False)
 
 
 @asynccontextmanager
