@@ -1,9 +1,9 @@
 """A connection pooler in transaction mode, like PgBouncer's, but spiteful: every transaction gets another session.
 
 It speaks PostgreSQL's frontend/backend protocol 3.0 as far as needed: it greets clients itself (with a process id of
-its own invention, and no password), refuses startup parameters that PgBouncer refuses, and passes messages between client
-and server session from the first message until the server says it is idle outside a transaction. Cancel requests are
-passed on to the session that works for the client.
+its own invention, and no password), refuses startup parameters that PgBouncer refuses, and passes messages between
+client and server session from the first message until the server says it is idle outside a transaction. Cancel
+requests are passed on to the session that works for the client.
 """
 
 from __future__ import annotations
