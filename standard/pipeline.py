@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from standard.context import Limits, Plan, plan_call, usable
 from standard.domain.answer import AnswerSource, Outcome, StopReason, Usage
-from standard.domain.errors import EmbedderUnavailable, LlmUnavailable
+from standard.domain.errors import EmbedderUnavailable, InvalidInput, LlmUnavailable, Overloaded
 from standard.domain.event import CitationMade, Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
 from standard.extractive.extract import draft, finish, shipped_model
@@ -62,7 +62,7 @@ class CompareSentences(Protocol):
     """Compares sentences with the question, where the caller has an embedder and the question's vector at hand."""
 
     def __call__(self, sentences: Sequence[str]) -> Awaitable[NDArray[np.float32]]:
-        """Return the cosine of each sentence to the question. May raise EmbedderUnavailable."""
+        """Return the cosine of each sentence to the question (n,). May raise EmbedderUnavailable or Overloaded."""
         ...
 
 
@@ -249,7 +249,7 @@ class _Route:
         if self.compare is not None and drafted.evidence >= model.abstain and self._seconds_left() > 0:
             try:
                 similarities = await self.compare(drafted.shortlisted_texts())
-            except EmbedderUnavailable:
+            except (EmbedderUnavailable, Overloaded, InvalidInput):
                 similarities = None  # the order by words stands
         return finish(drafted, similarities, model=model)
 

@@ -23,12 +23,11 @@ def marker_of(prompt: str) -> str:
 
 
 def sections_of(prompt: str, key: str | None = None) -> list[Section]:
-    """The sections that the marker delimits. Fails where tags do not pair up, or the marker stands anywhere else."""
+    """The sections that the marker delimits. Fails where tags do not pair up, or content holds the marker."""
     key = key or marker_of(prompt)
     sections: list[Section] = []
     opened: re.Match[str] | None = None
     tags = [match for match in _TAG.finditer(prompt) if match["key"] == key]
-    assert len(tags) == prompt.casefold().count(key), "the marker stands outside of a tag"
     for match in tags:
         if opened is None:
             assert not match["end"], "a section closes that was not open"
@@ -39,4 +38,5 @@ def sections_of(prompt: str, key: str | None = None) -> list[Section]:
         sections.append(Section(match["kind"], match["tag"], prompt[opened.end() : match.start()].strip("\n")))
         opened = None
     assert opened is None, "a section stays open"
+    assert not any(key in section.content.casefold() for section in sections), "content holds the marker"
     return sections
