@@ -16,8 +16,8 @@ NAME is a folder in `collections/` with `questions.jsonl`, `questions_unanswerab
 A question: {"id", "question", "label": "simple" | "complex", "answers", "supporting_ids", "supporting_paths", "hops",
 "type", "evidence": [{"document_id", "start", "end"}]}, optionally "alt_supporting_ids" {id: [stand-ins]}, "bridge" (the
 thing that links the documents and that the question does not name), "derived": true (the answer is computed from the
-ranges or is yes or no, so that no range can hold it). An unanswerable one: {"id", "question", "label", "why",
-"nearest_ids"}.
+ranges, put in other words, or yes or no, so that no range holds it). An unanswerable one: {"id", "question", "label",
+"why", "nearest_ids"}.
 """
 
 from __future__ import annotations
@@ -41,6 +41,15 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 
+from classifier.data.collection_rows import (
+    Document,
+    Question,
+    load_corpus,
+    load_questions,
+    load_unanswerable,
+    rows,
+)
+
 COLLECTIONS: Final = Path(__file__).parent / "collections"
 LABELS: Final = ("simple", "complex")
 TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -56,51 +65,6 @@ SECTION_LIMIT: Final = 1_800  # characters: the evidence of a simple question is
 RANGE_LIMIT: Final = 700  # characters: a range names a fact, it does not point at half a document
 YES_SHARE: Final = (0.4, 0.6)  # of the yes/no questions of each label
 LEAST: Final = {"simple": 55, "complex": 55, "unanswerable": 12}
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document of the corpus; `text` is what ranges count in."""
-
-    id: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Half-open range of code points in a document's text."""
-
-    document_id: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """An answerable question as it stands in the file."""
-
-    id: str
-    question: str
-    label: str
-    answers: tuple[str, ...]
-    supporting_ids: tuple[str, ...]
-    supporting_paths: tuple[str, ...]
-    hops: int
-    type: str
-    evidence: tuple[Range, ...]
-    alternatives: Mapping[str, tuple[str, ...]]
-    bridge: str
-    derived: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Unanswerable:
-    """A question that the corpus does not answer, why, and the documents that come nearest."""
-
-    id: str
-    question: str
-    why: str
-    nearest_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,80 +84,6 @@ class Report:
     broken: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """JSON objects, one a line; anything else is an error that names file and line."""
-    found: list[dict[str, Any]] = []
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SystemExit(f"{path}: cannot be read ({error})") from error
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line:
-            continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise SystemExit(f"{path}:{number}: not JSON ({error})") from error
-        if not isinstance(row, dict):
-            raise SystemExit(f"{path}:{number}: a line must be one JSON object")
-        found.append(row)
-    return found
-
-
-def load_corpus(path: Path) -> dict[str, Document]:
-    """Documents by id."""
-    try:
-        return {row["id"]: Document(row["id"], row["text"]) for row in rows(path)}
-    except KeyError as error:
-        raise SystemExit(f"{path}: a document without {error}") from error
-
-
-def strings(value: object) -> tuple[str, ...]:
-    """A JSON list of non-empty strings as a tuple; anything else is a TypeError."""
-    if not isinstance(value, list) or not all(isinstance(x, str) and x.strip() for x in value):
-        raise TypeError(f"expected a list of strings, not {value!r}")
-    return tuple(value)
-
-
-def load_questions(path: Path) -> list[Question]:
-    """Answerable questions; a row of another shape is an error that names it."""
-    questions = []
-    for row in rows(path):
-        try:
-            questions.append(
-                Question(
-                    id=str(row["id"]),
-                    question=str(row["question"]),
-                    label=str(row["label"]),
-                    answers=strings(row["answers"]),
-                    supporting_ids=strings(row["supporting_ids"]),
-                    supporting_paths=strings(row["supporting_paths"]),
-                    hops=int(row["hops"]),
-                    type=str(row["type"]),
-                    evidence=tuple(
-                        Range(str(e["document_id"]), int(e["start"]), int(e["end"])) for e in row["evidence"]
-                    ),
-                    alternatives={k: strings(v) for k, v in row.get("alt_supporting_ids", {}).items()},
-                    bridge=str(row.get("bridge", "")),
-                    derived=bool(row.get("derived", False)),
-                )
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise SystemExit(f"{path}: {row.get('id', '?')}: {error!r}") from error
-    return questions
-
-
-def load_unanswerable(path: Path) -> list[Unanswerable]:
-    """Questions without an answer in the corpus."""
-    questions = []
-    for row in rows(path):
-        try:
-            questions.append(Unanswerable(row["id"], row["question"], row["why"], strings(row["nearest_ids"])))
-        except (KeyError, TypeError) as error:
-            raise SystemExit(f"{path}: {row.get('id', '?')}: {error!r}") from error
-    return questions
 
 
 def words(text: str) -> list[str]:
