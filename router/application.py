@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from grpc_health.v1.health import aio as health_aio
 from prometheus_client import start_http_server
-from standard.embedding.backends import open_embedder
 
 from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, standard_handler
@@ -45,6 +44,7 @@ from router.policy import PolicyStore
 from router.routing_models import ModelLoader
 from router.serverlock import RunningServer, server_lock
 from router.settings import BadSettings
+from router.tasks import task_group
 from router.telemetry.llm import LlmMetrics
 from router.telemetry.metrics import Metrics
 from standard.corpus.collections import EmbedderIdentity, ensure_collection
@@ -52,6 +52,7 @@ from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
 from standard.domain.errors import PointsmanError
+from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
@@ -212,7 +213,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
         AdminService(application.policies, application.journal, everyone),
     )
     async with (
-        asyncio.TaskGroup() as group,
+        task_group() as group,
         open_server(server_settings, application.metrics, services, health_servicer) as bound,
     ):
         followers = [

@@ -7,14 +7,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from standard.embedding.backends import open_embedder
-
 from router.configs import database_config, embedding_config, llm_config
 from router.serverlock import running_server
 from standard.corpus.collections import EmbedderIdentity
 from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version
 from standard.database.pool import connection, database_url, open_pool
 from standard.domain.errors import FailedPrecondition, PointsmanError
+from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import structlog
 from router.decide import Circumstances, Signals, decide
 from router.describe import describe
 from router.journal.codec import kept
+from router.tasks import task_group
 from standard.domain.answer import Answer, AnswerSource, Decision, Timings
 from standard.domain.errors import AlreadyExists, PointsmanError
 from standard.domain.event import (
@@ -93,16 +94,13 @@ class Execution:
         Raises what a caller should see; the run's row is then closed as failed.
         """
         run, question = self._run, self._question
-        try:
-            async with asyncio.TaskGroup() as group:
-                beginning = group.create_task(
-                    self._parts.journal.begin(
-                        run.tenant, run.request_id, run.body_hash, self._kept_question(), question.session_id
-                    )
+        async with task_group() as group:
+            beginning = group.create_task(
+                self._parts.journal.begin(
+                    run.tenant, run.request_id, run.body_hash, self._kept_question(), question.session_id
                 )
-                looking = group.create_task(self._look())
-        except BaseExceptionGroup as errors:
-            raise first_error(errors) from None
+            )
+            looking = group.create_task(self._look())
         begun = beginning.result()
         if not begun.fresh:
             if begun.body_hash != run.body_hash:
@@ -298,19 +296,3 @@ def dry_answer(question: Question, decision: Decision, timings: Timings) -> Answ
         steps=0,
         timings=timings,
     )
-
-
-def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one error of a group that a caller should see: ours before others, cancellations last."""
-    flat: list[BaseException] = []
-
-    def collect(error: BaseException) -> None:
-        if isinstance(error, BaseExceptionGroup):
-            for inner in error.exceptions:
-                collect(inner)
-        else:
-            flat.append(error)
-
-    collect(group)
-    flat.sort(key=lambda error: (not isinstance(error, PointsmanError), isinstance(error, asyncio.CancelledError)))
-    return flat[0]

@@ -21,6 +21,7 @@ from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.runs import LiveRun, RunRegistry
 from router.sessions import Sessions
+from router.tasks import task_group
 from standard.domain.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound, PointsmanError
 from standard.domain.event import Completed, Event
 
@@ -48,7 +49,7 @@ class Gateway:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
-        self._tasks = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._tasks = await self._stack.enter_async_context(task_group())
         return self
 
     async def __aexit__(

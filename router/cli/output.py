@@ -12,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_WIDTH = 132
+
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on one line of stdout."""
@@ -24,9 +26,9 @@ def diagnostics() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def results(*, width: int | None = None) -> Console:
-    """A console on stdout, for people."""
-    return Console(highlight=False, width=width)
+def results() -> Console:
+    """A console on stdout, for people; wide enough for tables where stdout is no terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
 
 
 def progress_bar(console: Console | None = None) -> Progress:
