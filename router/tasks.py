@@ -1,7 +1,7 @@
 """Task groups whose errors come out as they are.
 
-asyncio's TaskGroup wraps whatever goes wrong, the caller's own exception included, in an ExceptionGroup; whoever expects
-an error of our tree would miss it. Here the one error that a caller should see comes out bare.
+asyncio's TaskGroup wraps whatever goes wrong, the caller's own exception included, in an ExceptionGroup; whoever
+expects an error of our tree would miss it. Here the one error that a caller should see comes out bare.
 """
 
 from __future__ import annotations

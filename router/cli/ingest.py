@@ -15,8 +15,6 @@ from router.cli.connect import remote_errors
 from router.cli.options import Json, Server
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
-from standard.corpus.document import Rejection, SourceDocument
-from standard.corpus.sources import in_thread, read_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from router.application import Application
+    from standard.corpus.document import Rejection, SourceDocument
     from standard.corpus.ingest import IngestProgress, IngestReport
 
 _SHOWN_REJECTIONS = 20
@@ -77,7 +76,10 @@ def ingest(
 async def ingest_paths(
     application: Application, paths: list[str], collection: str, *, prune: bool, console: Console
 ) -> IngestReport:
-    """Ingest paths with a progress bar on `console`; the bar's total grows with the documents that were found."""
+    """Ingest paths with a progress bar on `console`; its total is known once every file was found."""
+    from standard.corpus.document import SourceDocument
+    from standard.corpus.sources import in_thread, read_sources
+
     with progress_bar(console) as bar:
         task = bar.add_task("documents", total=None, rate="")
         found = 0
@@ -100,6 +102,9 @@ async def ingest_paths(
 
 
 async def _documents(paths: list[str], rejected: list[Rejection]) -> AsyncIterator[corpus_pb2.Document]:
+    from standard.corpus.document import Rejection
+    from standard.corpus.sources import in_thread, read_sources
+
     async for item in in_thread(read_sources(paths)):
         if isinstance(item, Rejection):
             rejected.append(item)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
 from router.cli.options import Json
 from router.cli.output import print_json, results
-from router.configs import database_config
 from router.settings import load_settings
-from standard.database.migrate import MigrationReport
-from standard.database.migrate import migrate as migrate_database
-from standard.database.pool import database_url
+
+if TYPE_CHECKING:
+    from standard.database.migrate import MigrationReport
 
 
 def register(app: typer.Typer) -> None:
@@ -23,6 +23,10 @@ def register(app: typer.Typer) -> None:
 
 def migrate(json_output: Json = False) -> int:
     """Apply migrations that are missing."""
+    from router.configs import database_config
+    from standard.database.migrate import migrate as migrate_database
+    from standard.database.pool import database_url
+
     settings = load_settings()
 
     async def run() -> MigrationReport:
