@@ -3,11 +3,11 @@
 A row is one question with what retrieval brought for it:
 
     {"set", "kind", "question", "answers": [...] or null, "supporting": [document ids], "idf": {lexeme: idf},
-     "passages": [{"id", "doc", "title", "text", "score", "dense", "lexical"}, best first]}
+     "similarities": [cosine of each sentence of the passages to the question],
+     "passages": [{"id", "doc", "title", "heading", "text", "score", "dense", "lexical"}, best first]}
 
-`kind` is user (in the words of people who ask), document (in those of the documents), near (on a subject of the corpus,
-not answered by it) or far (a question for another corpus). A file ROWS.jsonl.sims, where there is one, holds a list a
-row: the cosine of each sentence to the question.
+`python -m standard.extractive.rows` writes them. `kind` is user (in the words of people who ask), document (in those of
+the documents), near (on a subject of the corpus, not answered by it) or far (a question for another corpus).
 
 A sentence is positive where it holds an answer, as whole words. Evidence is fitted to "a passage of a supporting
 document and an answer were found"; near and far questions, and those whose documents were not found, are negative. Each
@@ -66,7 +66,7 @@ class Row:
     supporting: frozenset[str]
     idf: Mapping[str, float]
     retrieved: tuple[RetrievedPassage, ...]
-    similarities: Array | None
+    similarities: Array
 
     def holds_answer(self, text: str) -> bool:
         """Whether the text has one of the answers, as whole words, or is a good part of a quoted one."""
@@ -96,11 +96,8 @@ class Prepared:
 
 def read_rows(path: str) -> list[Row]:
     """Read rows; those whose answers are unknown (an empty list) are left out."""
-    beside = Path(path + ".sims")
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
-    cosines = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else [None] * len(lines)
     rows = []
-    for line, similarities in zip(lines, cosines, strict=True):
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
         data = json.loads(line)
         if data["answers"] == []:
             continue
@@ -113,14 +110,23 @@ def read_rows(path: str) -> list[Row]:
                 frozenset(data["supporting"]),
                 data["idf"],
                 tuple(map(_retrieved, data["passages"])),
-                None if similarities is None else np.array(similarities, dtype=np.float32),
+                np.array(data["similarities"], dtype=np.float32),
             )
         )
     return rows
 
 
 def _retrieved(item: Mapping[str, Any]) -> RetrievedPassage:
-    passage = Passage(item["id"], item["doc"], UntrustedText(item["title"]), "", UntrustedText(item["text"]), 0, "")
+    passage = Passage(
+        passage_id=item["id"],
+        document_id=item["doc"],
+        title=UntrustedText(item["title"]),
+        uri="",
+        text=UntrustedText(item["text"]),
+        position=0,
+        content_hash="",
+        section_heading=item["heading"],
+    )
     return RetrievedPassage(passage, item["score"], dense_score=item["dense"], lexical_score=item["lexical"])
 
 
@@ -139,18 +145,14 @@ def fit_model(prepared: Sequence[Prepared]) -> ExtractiveModel:
     """Fit all models; every set weighs the same, and within the evidence every kind."""
     useful = [item for item in prepared if item.found]
     plain = _fit_sentences([(item, item.features) for item in useful])
-    compared = [
-        (item, with_similarities(item.features, item.row.similarities))
-        for item in useful
-        if item.row.similarities is not None
-    ]
+    compared = _fit_sentences([(item, with_similarities(item.features, item.row.similarities)) for item in useful])
     judged = [item for item in prepared if item.row.kind in ("near", "far") or item.found or not item.positive.any()]
     evidence = _logistic(
         np.stack([item.evidence for item in judged]),
         np.array([item.found for item in judged]),
         _weights([(item.row.kind, item.row.origin) for item in judged]) * len(judged),
     )
-    return ExtractiveModel(plain, _fit_sentences(compared) if compared else plain, evidence, 0.0, 0.0)
+    return ExtractiveModel(plain, compared, evidence, 0.0, 0.0)
 
 
 def _fit_sentences(items: Sequence[tuple[Prepared, Array]]) -> LinearModel:
@@ -206,9 +208,7 @@ def score(item: Prepared, model: ExtractiveModel) -> Scored:
     row = item.row
     drafted = draft(row.question, row.retrieved, row.idf, model=model)
     plain = finish(drafted, model=model)
-    dense = plain
-    if row.similarities is not None:
-        dense = finish(drafted, row.similarities[list(drafted.shortlist)], model=model)
+    dense = finish(drafted, row.similarities[list(drafted.shortlist)], model=model)
     return Scored(row.origin, row.kind, item.found, _right(row, plain), _right(row, dense), drafted.evidence)
 
 
