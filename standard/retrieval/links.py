@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 MAX_SOURCES = 10
 """Passages whose links are followed, the first ones."""
+MAX_SPANS = 4000
+"""Windows that are looked up as titles, those of the first passages."""
+MAX_NAMES = 100
+"""Names that are looked for in titles and texts, those of the first passages."""
 MAX_TITLES = 20
 """Documents that may share a name in their titles before it is too common to be a link."""
 MAX_MENTIONS = 30
@@ -65,7 +69,12 @@ def names_in(passages: Sequence[Passage], question: str) -> Names:
             spans.setdefault(span, rank)
         for name in strong_names(text):
             names.setdefault(name, rank)
-    return Names(list(spans), list(spans.values()), list(names), list(names.values()))
+    return Names(
+        list(spans)[:MAX_SPANS],
+        list(spans.values())[:MAX_SPANS],
+        list(names)[:MAX_NAMES],
+        list(names.values())[:MAX_NAMES],
+    )
 
 
 def link_score(similarity: float, strength: float, rank: int) -> float:

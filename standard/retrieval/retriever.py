@@ -129,8 +129,8 @@ class CorpusRetriever:
             raise InvalidInput("top_k", f"is {k}; 1 to {MAX_K} are allowed")
         began = asyncio.get_running_loop().time()
         found, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=None)
-        if found.view.seen_at < began and len(result.passages) < k:
-            # perhaps the remembered generation is gone; where it is not, there is no more to find
+        if not result.passages and found.view.seen_at < began:
+            # perhaps the remembered generation is gone; where it is not, there is nothing to find
             again = await self.directory.view(scope.tenant, scope.collection, fresher_than=began)
             if again.generation_id != found.view.generation_id:
                 _, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=began)
