@@ -7,6 +7,7 @@ needs none of the packages that write PDF; a test runs the comparison.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,8 +29,13 @@ CORPUS: Final = HERE / "corpus"
 
 def render_markdown(document: Document) -> bytes:
     """The document as Markdown: front matter without the format, the title as heading, the body."""
-    head = "\n".join(f"{key}: {value}" for key, value in document.metadata.items() if key != "format")
+    head = "\n".join(f"{key}: {_yaml(value)}" for key, value in document.metadata.items() if key != "format")
     return f"---\n{head}\n---\n\n# {document.title}\n\n{document.body}".encode()
+
+
+def _yaml(value: str) -> str:
+    """A plain YAML scalar where that is safe, else a quoted one."""
+    return json.dumps(value, ensure_ascii=False) if ": " in value or value[:1] in "\"'&*!|>%@`#[]{}" else value
 
 
 RENDERERS: Final[dict[Format, Callable[[Document], bytes]]] = {

@@ -13,6 +13,7 @@ import typer
 
 from router.cli import ask, classify, config, demo, doctor, evaluate, ingest, migrate, serve, trace
 from router.settings import BadSettings
+from router.telemetry.logs import quiet_logs
 from standard.domain.errors import PointsmanError
 
 
@@ -34,6 +35,7 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
+        quiet_logs()
         code = build_app()(standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)

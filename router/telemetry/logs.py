@@ -36,6 +36,21 @@ def configure_logs(settings: LogSettings) -> None:
     )
 
 
+def quiet_logs() -> None:
+    """Warnings and worse alone, for commands; `configure_logs` follows the settings."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            neutral_values,
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=False),
+        ],
+    )
+
+
 def neutral_values(_logger: object, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Escape control characters in text values, so that no value can forge a record or steer a terminal."""
     for key, value in record.items():
