@@ -55,10 +55,12 @@ class Limits:
 class Plan:
     """A call that fits. `capped_by` tells which cap of the caller shortens the answer, `blocked_by` which forbids it.
 
+    `shown` are the passages of the prompt, in its order; `sources` the same uncut, which citations are of.
     `input_tokens` is an estimate that errs upwards.
     """
 
     sources: tuple[TaggedPassage, ...]
+    shown: tuple[TaggedPassage, ...]
     history: tuple[Turn, ...]
     question: UntrustedText
     input_tokens: int
@@ -91,12 +93,15 @@ def plan_call(
     if limits.max_tokens is not None:
         room = min(room, limits.max_tokens - bare - MIN_OUTPUT_TOKENS)
     passages, size = fitting([item.passage for item in retrieved], room)
-    sources = tag_passages(best_at_edges(passages))
+    shown = tag_passages(best_at_edges(passages))
+    whole = {item.passage.passage_id: item.passage for item in retrieved}
+    sources = tuple(replace(item, passage=whole[item.passage.passage_id]) for item in shown)
     input_tokens = bare + size
     output, capped_by = _output_tokens(input_tokens, limits, config, price)
     blocked = output < MIN_OUTPUT_TOKENS or not sources
     return Plan(
         sources=sources,
+        shown=shown,
         history=history,
         question=asked,
         input_tokens=input_tokens,

@@ -361,6 +361,15 @@ async def test_a_token_cap_shortens_prompt_and_answer_and_at_last_forbids_the_ca
         assert (result.source, result.stop_reason) == (AnswerSource.EXTRACTIVE, StopReason.TOKEN_BUDGET)
 
 
+async def test_a_passage_that_was_cut_for_the_prompt_is_quoted_from_its_whole() -> None:
+    text = "Sailings stop when the wind exceeds 40 knots " + "and the sea is rough " * 400 + "at night."
+    first = SearchResult(passages=(retrieved("wind", text=text),), term_idf={}, corpus_size=9)
+    async with route([Reply("At night the sea is rough [S1].")]) as r:
+        result, _ = await r.ask(first=first, config=replace(CONFIG, context=ContextConfig(context_tokens=1200)))
+        assert "rough at night" not in r.server.requests[0].text()
+        assert result.citations[0].quote in text
+
+
 async def test_a_cost_cap_does_the_same() -> None:
     config = replace(CONFIG, price=PRICE)
     async with route(always(Reply("Forty knots [S1].", finish_reason="length"))) as r:

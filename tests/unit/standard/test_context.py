@@ -33,7 +33,7 @@ CONFIG = ContextConfig()
 
 
 def prompt_tokens(plan: Plan) -> int:
-    messages = with_marker(lambda marker: answer_messages(plan.question, plan.history, plan.sources, marker))
+    messages = with_marker(lambda marker: answer_messages(plan.question, plan.history, plan.shown, marker))
     return sum(estimate_tokens(message.content.value) + 4 for message in messages)
 
 
