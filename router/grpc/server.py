@@ -28,7 +28,7 @@ async def open_server(
     metrics: Metrics,
     services: tuple[
         gateway_pb2_grpc.GatewayServiceServicer,
-        corpus_pb2_grpc.CorpusServiceServicer,
+        corpus_pb2_grpc.CorpusServiceServicer | None,
         admin_pb2_grpc.AdminServiceServicer,
     ],
     health: health_aio.HealthServicer,
@@ -53,7 +53,8 @@ async def open_server(
     )
     gateway, corpus, admin = services
     gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
-    corpus_pb2_grpc.add_CorpusServiceServicer_to_server(corpus, server)
+    if corpus is not None:
+        corpus_pb2_grpc.add_CorpusServiceServicer_to_server(corpus, server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     if settings.reflection:

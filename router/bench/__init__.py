@@ -1,0 +1,1 @@
+"""Measurements of the gateway itself, side by side in one run."""

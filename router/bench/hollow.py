@@ -1,0 +1,117 @@
+"""The gateway with nothing behind it: what a call costs beside embedding, database and language model.
+
+Validation, admission, run, classification, decision, events, metrics, the interceptor and the wire are the real ones;
+the embedder, the retriever, the journal and the route answer at once.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+from grpc_health.v1.health import aio as health_aio
+
+from router.application import everyone
+from router.decide import Policy
+from router.gateway import Gateway
+from router.grpc.admin_service import AdminService
+from router.grpc.gateway_service import GatewayService
+from router.grpc.server import open_server
+from router.journal.store import BegunRun, Journal
+from router.parts import GatewayParts
+from router.policy import PolicyStore
+from router.telemetry.metrics import Metrics
+from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason
+from standard.domain.event import CitationMade, TokenEmitted
+from standard.domain.outcome import RouteResult
+from standard.domain.passage import Passage, RetrievedPassage, SearchResult
+from standard.domain.text import UntrustedText
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from router.parts import RoutingModels
+    from router.settings import Settings
+    from standard.domain.event import Emit, Event
+    from standard.domain.passage import Retriever
+    from standard.domain.question import Question
+
+_TEXT = "The spare bilge pump is kept in the shed."
+_CITATION = Citation("pump#0", "pump", "Spare pump", "file:pump", _TEXT, 0, len(_TEXT), 0, len(_TEXT))
+_RESULT = SearchResult(
+    tuple(
+        RetrievedPassage(
+            Passage(f"pump#{n}", "pump", UntrustedText("Spare pump"), "file:pump", UntrustedText(_TEXT), n, "0"), 0.5
+        )
+        for n in range(5)
+    )
+)
+
+
+class _SilentJournal:
+    consent = "text"
+
+    async def begin(self, *_: object) -> BegunRun:
+        return BegunRun(1, fresh=True, body_hash="", state="running")
+
+    async def append(self, run_id: int, events: Sequence[Event], *, state: str | None = None) -> None:
+        """Keep nothing."""
+
+
+class _SamePolicy:
+    def __init__(self) -> None:
+        self._policy = Policy()
+
+    def policy(self, _tenant: str) -> Policy:
+        return self._policy
+
+
+class _SamePassages:
+    async def search(self, *_: object, **__: object) -> SearchResult:
+        return _RESULT
+
+
+async def _answer(
+    question: Question, vector: NDArray[np.float32], first: SearchResult, *, emit: Emit, may_escalate: bool
+) -> RouteResult:
+    del question, vector, first, may_escalate
+    await emit(TokenEmitted(_TEXT))
+    await emit(CitationMade(0, _CITATION))
+    return RouteResult(_TEXT, AnswerSource.EXTRACTIVE, Outcome.ANSWERED, StopReason.SUFFICIENT, (_CITATION,))
+
+
+@asynccontextmanager
+async def open_hollow(settings: Settings, models: RoutingModels | None, dimensions: int) -> AsyncIterator[int]:
+    """Yield the port of the hollow gateway."""
+    metrics = Metrics()
+    vector = np.full(dimensions, dimensions**-0.5, dtype=np.float32)
+
+    async def embed(_text: str) -> NDArray[np.float32]:
+        return vector
+
+    journal = cast(Journal, _SilentJournal())
+    policies = cast(PolicyStore, _SamePolicy())
+    parts = GatewayParts(
+        embed=embed,
+        retriever=cast("Retriever", _SamePassages()),
+        models=lambda: models,
+        standard=_answer,
+        agentic=_answer,
+        has_llm=False,
+        journal=journal,
+        policies=policies,
+        metrics=metrics,
+        settings=settings,
+    )
+    async with Gateway(parts) as gateway:
+        services = (
+            GatewayService(gateway, settings, everyone),
+            None,
+            AdminService(policies, journal, everyone),
+        )
+        server_settings = settings.server.model_copy(update={"port": 0})
+        async with open_server(server_settings, metrics, services, health_aio.HealthServicer()) as port:
+            yield port
