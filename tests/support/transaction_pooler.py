@@ -39,8 +39,9 @@ class TransactionPooler:
     """`sessions` server sessions are handed out in turn. `transactions` counts those that were passed on."""
 
     def __init__(self, sessions: list[_Session]) -> None:
-        self._turn = itertools.cycle(sessions)
-        self._locks = {id(session): asyncio.Lock() for session in sessions}
+        self._free: asyncio.Queue[_Session] = asyncio.Queue()  # the one idle longest comes first
+        for session in sessions:
+            self._free.put_nowait(session)
         self._working: dict[int, _Session] = {}
         self._ids = itertools.count(1_000_001)
         self.transactions = 0
@@ -90,25 +91,25 @@ class TransactionPooler:
             first = await _message(reader)
             if first[:1] == b"X":
                 return
-            session = next(self._turn)
-            async with self._locks[id(session)]:
-                self.transactions += 1
-                self._working[client] = session
-                up = asyncio.create_task(self._upwards(reader, session, first))
-                try:
-                    buffer = b""
-                    idle = False
-                    while not idle:
-                        buffer += await loop.sock_recv(session.socket, 1 << 16)
-                        while len(buffer) >= 5 and len(buffer) > (size := struct.unpack("!I", buffer[1:5])[0]):
-                            message, buffer = buffer[: size + 1], buffer[size + 1 :]
-                            writer.write(message)
-                            idle = message[:1] == b"Z" and message[5:] == b"I" and not buffer
-                        await writer.drain()
-                finally:
-                    up.cancel()
-                    await asyncio.gather(up, return_exceptions=True)
-                    del self._working[client]
+            session = await self._free.get()
+            self.transactions += 1
+            self._working[client] = session
+            up = asyncio.create_task(self._upwards(reader, session, first))
+            try:
+                buffer = b""
+                idle = False
+                while not idle:
+                    buffer += await loop.sock_recv(session.socket, 1 << 16)
+                    while len(buffer) >= 5 and len(buffer) > (size := struct.unpack("!I", buffer[1:5])[0]):
+                        message, buffer = buffer[: size + 1], buffer[size + 1 :]
+                        writer.write(message)
+                        idle = message[:1] == b"Z" and message[5:] == b"I" and not buffer
+                    await writer.drain()
+            finally:
+                up.cancel()
+                await asyncio.gather(up, return_exceptions=True)
+                del self._working[client]
+                self._free.put_nowait(session)
 
     async def _upwards(self, reader: asyncio.StreamReader, session: _Session, first: bytes) -> None:
         loop = asyncio.get_running_loop()
