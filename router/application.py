@@ -37,7 +37,7 @@ from router.grpc.corpus_service import CorpusService
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.health import Health, Probe
-from router.identity import Identity
+from router.identity import Identity, require_loopback
 from router.journal.store import Journal
 from router.parts import GatewayParts
 from router.policy import PolicyStore
@@ -261,6 +261,7 @@ def _probes(application: Application) -> dict[str, Probe]:
 @asynccontextmanager
 async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer]:
     """Yield where the server listens; holds the data directory's lock and serves the metrics."""
+    require_loopback(settings.server.host)
     metrics = Metrics()
     with server_lock(settings.data_dir) as lock:
         async with (

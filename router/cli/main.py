@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
-import click
 import typer
 
 from router.cli import ask, bench, classify, config, demo, doctor, evaluate, ingest, migrate, serve, trace
 from router.settings import BadSettings
 from router.telemetry.logs import quiet_logs
 from standard.domain.errors import PointsmanError
+
+_USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""The base of everything that is wrong with a command's words; typer carries its own copy of click and exports only
+the leaves."""
 
 
 def build_app() -> typer.Typer:
@@ -37,11 +41,9 @@ def main() -> None:
     try:
         quiet_logs()
         code = build_app()(standalone_mode=False)
-    except click.exceptions.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except click.ClickException as error:
+    except _USAGE_ERROR as error:
         error.show()
         sys.exit(2)
     except BadSettings as error:

@@ -1,0 +1,185 @@
+"""The command line as outsiders rely on it: JSON on stdout, the rest on stderr, exit codes, positional FILE."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DOCUMENTS = [
+    {"id": "pump", "title": "Spare pump", "text": "The spare bilge pump is kept in the shed at Alder Wharf."},
+    {"id": "tide", "title": "Tide table", "text": "High water at Alder Wharf is forty minutes after Cold Haven."},
+]
+
+
+class CommandLine:
+    """Runs pointsman on a data directory and database of its own."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        self.folder = folder
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
+            "POINTSMAN_DATA_DIR": str(folder / "data"),
+            "POINTSMAN_DATABASE__URL": database_url,
+            "POINTSMAN_SERVER__PORT": "0",
+            "POINTSMAN_SERVER__METRICS_PORT": "0",
+        }
+
+    def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "router.cli", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=self.folder,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        self.stderr = done.stderr
+        return done.stdout
+
+    def one(self, *arguments: str, stdin: str = "", code: int = 0) -> dict[str, Any]:
+        lines = self(*arguments, stdin=stdin, code=code).splitlines()
+        assert len(lines) == 1
+        value: dict[str, Any] = json.loads(lines[0])
+        return value
+
+    def lines(self, *arguments: str, stdin: str = "", code: int = 0) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self(*arguments, stdin=stdin, code=code).splitlines()]
+
+
+@pytest.fixture
+def pointsman(tmp_path: Path, database_url: str) -> CommandLine:
+    return CommandLine(tmp_path, database_url)
+
+
+def jsonl(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_ingest_ask_classify_and_trace_speak_json(pointsman: CommandLine) -> None:
+    report = pointsman.one("ingest", "-", "--json", stdin=jsonl(DOCUMENTS))
+    assert (report["added"], report["rejected_count"]) == (2, 0)
+    again = pointsman.one("ingest", "-", "--json", stdin=jsonl(DOCUMENTS))
+    assert (again["added"], again["unchanged"]) == (0, 2)
+
+    answer = pointsman.one("ask", "Where is the spare bilge pump kept?", "--route", "standard", "--json")
+    assert "shed at Alder Wharf" in answer["answer"]
+    assert answer["route"] == "standard"
+    assert answer["answer_source"] == "extractive"
+    assert answer["citations"][0]["document_id"] == "pump"
+    assert set(answer["usage"]) == {
+        "input_tokens", "output_tokens", "cached_tokens", "retrieved_tokens", "llm_calls", "cost_usd",
+    }  # fmt: skip
+    assert answer["decision"]["reason"] == "forced"
+
+    trace = pointsman.one("trace", answer["request_id"], "--json")
+    assert trace["state"] == "done"
+    assert trace["entries"][-1]["kind"] == "completed"
+
+    lines = pointsman.lines(
+        "classify", "-", "--json", stdin='{"id": "a", "question": "Where is the pump?"}\n{"id": "b"}\nno json\n', code=1
+    )
+    assert set(lines[0]) == {"id", "question", "complex_probability", "route", "reason", "model_version"}
+    assert lines[0]["id"] == "a"
+    assert lines[1]["id"] == "b"
+    assert "question" in lines[1]["error"]
+    assert set(lines[2]) == {"id", "error"}
+
+
+def test_what_is_refused_is_named_and_the_rest_goes_in(pointsman: CommandLine) -> None:
+    rows = jsonl(DOCUMENTS) + "not json\n" + json.dumps({"id": "empty"}) + "\n"
+    report = pointsman.one("ingest", "-", "--json", stdin=rows, code=1)
+    assert report["added"] == 2
+    assert [each["line"] for each in report["rejected"]] == [3, 4]
+    assert pointsman.one("ingest", "nowhere.md", "--json", code=1)["rejected_count"] == 1
+
+
+def test_doctor_and_config_tell_what_is_there(pointsman: CommandLine) -> None:
+    findings = pointsman.one("doctor", "--json")["findings"]
+    status = {finding["part"]: finding["status"] for finding in findings}
+    assert (status["database"], status["schema"], status["embedder"]) == ("ok", "ok", "ok")
+    assert status["llm"] == "warning"
+    config = pointsman.one("config", "--json")
+    assert config["server"]["port"] == 0
+    assert "postgres" not in json.dumps(config["database"])
+
+
+def test_usage_and_settings_errors_exit_2_with_a_sentence(pointsman: CommandLine) -> None:
+    pointsman("ask", code=2)
+    pointsman("frobnicate", code=2)
+    pointsman.environment["POINTSMAN_SERVER__HOST"] = "0.0.0.0"
+    pointsman("serve", code=2)
+    assert "POINTSMAN_SERVER__HOST" in pointsman.stderr
+    pointsman.environment["POINTSMAN_SERVER__HOST"] = "127.0.0.1"
+    pointsman.environment["POINTSMAN_ROUTING__THRESHOLD"] = "7"
+    pointsman("config", code=2)
+    assert "routing.threshold" in pointsman.stderr
+
+
+def test_failed_work_exits_1_with_a_sentence(pointsman: CommandLine) -> None:
+    pointsman("ask", "Where is the pump?", "--collection", "nowhere", "--quiet", code=1)
+    assert "nowhere" in pointsman.stderr
+    pointsman("trace", "unknown", code=1)
+    assert "unknown" in pointsman.stderr
+    pointsman.environment["POINTSMAN_DATABASE__URL"] = "postgresql://nobody:sesame@127.0.0.1:1/none"
+    pointsman.environment["POINTSMAN_DATABASE__CONNECT_TIMEOUT_SECONDS"] = "1"
+    pointsman("ask", "Where is the pump?", code=1)
+    assert "sesame" not in pointsman.stderr
+
+
+@pytest.fixture
+def server(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "router.cli", "serve"],
+        env=pointsman.environment,
+        cwd=pointsman.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        note = pointsman.folder / "data" / "server.json"
+        until = time.monotonic() + 60
+        while not note.exists() and time.monotonic() < until:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            time.sleep(0.05)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=30)
+
+
+def test_commands_find_the_server_of_their_data_directory(
+    pointsman: CommandLine, server: subprocess.Popen[str]
+) -> None:
+    note = json.loads((pointsman.folder / "data" / "server.json").read_text())
+    assert note["pid"] == server.pid
+    pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
+    answer = pointsman.one("ask", "Where is the spare bilge pump kept?", "--json", "-q")
+    assert answer["answer"]
+    assert pointsman.one("doctor", "--json")["findings"][0]["facts"]["target"] == f"127.0.0.1:{note['port']}"
+    pointsman("serve", code=1)
+    assert "another server already runs" in pointsman.stderr
+    there = pointsman.one("ingest", "-", "--server", f"127.0.0.1:{note['port']}", "--json", stdin=jsonl(DOCUMENTS))
+    assert there["unchanged"] == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_stops_cleanly(pointsman: CommandLine, server: subprocess.Popen[str], number: int) -> None:
+    server.send_signal(number)
+    assert server.wait(30) == 0
+    assert not (pointsman.folder / "data" / "server.json").exists()
