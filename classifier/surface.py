@@ -49,8 +49,8 @@ _FIRST_PERSON = _words("i we my our us me mine ours")
 _COMPARING = _words(
     "more less fewer most least higher lower highest lowest longer shorter longest shortest bigger smaller biggest "
     "smallest larger largest cheaper dearer cheapest dearest older younger oldest youngest earlier later earliest "
-    "latest better worse best worst faster slower same different other another else compare compared difference differ both "
-    "either neither versus vs than rather gap apart"
+    "latest better worse best worst faster slower same different other another else compare compared difference differ "
+    "both either neither versus vs than rather gap apart"
 )
 _QUANTIFYING = _words("all every each any both several across total average overall together combined")
 _NEGATING = _words("not no never without nor none")
