@@ -49,8 +49,11 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[str]:
     """The casefolded words of a text, in order; text without spaces (Chinese, Japanese, Thai …) as pairs of signs."""
+    plain = _WORD.findall(text.casefold())
+    if text.isascii() or not _UNSPACED.search(text):
+        return plain
     found: list[str] = []
-    for word in _WORD.findall(text.casefold()):
+    for word in plain:
         if _UNSPACED.match(word) and len(word) > 1:
             found.extend(word[at : at + 2] for at in range(len(word) - 1))
         else:

@@ -2,7 +2,7 @@
 
 Sentences are ranked by a logistic model over plain features (standard.extractive.features), the whole is judged by
 another: the probability that the passages hold an answer. Weights and thresholds are fitted by
-`python -m standard.extractive.fit` and shipped as JSON; how well they do stands in docs/decisions/extractive.md.
+`python -m standard.extractive.fit` and shipped as JSON; how well they do stands in MODEL_CARD.md.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 
-SHORTLIST = 24
-"""Sentences that an embedder looks at, at most."""
+SHORTLIST = 8
+"""Sentences that an embedder looks at, at most: more of them find no more answers."""
 
-_FURTHER = 0.5  # a further sentence needs this share of the best one's probability …
+_FURTHER = 0.4  # a further sentence needs this share of the best one's probability …
 _SAME = 0.8  # … and no more than this share of its words may have been said
 _ROW_CELL = re.compile(r"\s*\|\s*")
 

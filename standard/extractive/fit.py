@@ -248,24 +248,38 @@ def report(scored: Sequence[Scored]) -> str:
         "| threshold | withheld: near | far | user, not found | user, found | document, found |",
         "|---|---|---|---|---|---|",
     ]
-    groups = [
-        [item.evidence for item in scored if item.kind == "near"],
-        [item.evidence for item in scored if item.kind == "far"],
-        [item.evidence for item in scored if item.kind == "user" and not item.found],
-        [item.evidence for item in scored if item.kind == "user" and item.found],
-        [item.evidence for item in scored if item.kind == "document" and item.found],
-    ]
     for threshold in np.arange(0.05, 0.95, 0.05):
-        shares = (np.mean(np.array(group) < threshold) for group in groups)
+        shares = (withheld(group, threshold) for group in _groups(scored))
         lines.append(f"| {threshold:.2f} | " + " | ".join(f"{share:.2f}" for share in shares) + " |")
     return "\n".join(lines)
 
 
+def _groups(scored: Sequence[Scored]) -> list[list[Scored]]:
+    """The columns of the table: near, far, user not found, user found, document found."""
+    return [
+        [item for item in scored if item.kind == "near"],
+        [item for item in scored if item.kind == "far"],
+        [item for item in scored if item.kind == "user" and not item.found],
+        [item for item in scored if item.kind == "user" and item.found],
+        [item for item in scored if item.kind == "document" and item.found],
+    ]
+
+
+def withheld(group: Sequence[Scored], threshold: float) -> float:
+    """The share of questions below the threshold, as the mean over sets, so that a large one does not rule."""
+    sets = {item.origin for item in group}
+    return float(
+        np.mean([np.mean([item.evidence < threshold for item in group if item.origin == name]) for name in sets])
+    )
+
+
 def thresholds(scored: Sequence[Scored]) -> tuple[float, float]:
-    """(abstain, caveat) from held-out scores of what users asked and retrieval found: MOST_WITHHELD, the median."""
-    found = [item.evidence for item in scored if item.kind == "user" and item.found]
-    abstain, caveat = np.quantile(found, (MOST_WITHHELD, 0.5))
-    return round(float(abstain), 2), round(float(caveat), 2)
+    """(abstain, caveat): what withholds MOST_WITHHELD of what users asked and retrieval found, and half of it."""
+    found = _groups(scored)[3]
+    grid = np.arange(0.01, 1.0, 0.01)
+    shares = np.array([withheld(found, threshold) for threshold in grid])
+    abstain, caveat = (float(grid[shares <= share].max(initial=0.01)) for share in (MOST_WITHHELD, 0.5))
+    return round(abstain, 2), round(caveat, 2)
 
 
 def as_json(model: ExtractiveModel) -> str:
