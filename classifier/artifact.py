@@ -2,6 +2,7 @@
 
     manifest.json   what it is: version, embedder, inputs, thresholds, figures, training, sha256 of every other file
     *.npz           arrays of numbers, read with allow_pickle off
+    *.onnx, *.json  the text encoder and its tokenizer
     MODEL_CARD.md   the same for people
 
 Prevents a router that decides with a damaged file, or on vectors of an embedder it never saw: both look like answers.
@@ -48,13 +49,17 @@ class Embedder:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """An artifact as read: `manifest` is the whole JSON object, `arrays` every array of its npz files by name."""
+    """An artifact as read: `manifest` is the whole JSON object, `arrays` every array of its npz files by name.
+
+    `blobs` are the contents of its other files, by name.
+    """
 
     folder: Path
     version: str
     embedder: Embedder
     manifest: Mapping[str, Any]
     arrays: Mapping[str, NDArray[Any]] = field(repr=False)
+    blobs: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def read_artifact(folder: Path, embedder: Embedder | None = None) -> Artifact:
@@ -82,6 +87,7 @@ def read_artifact(folder: Path, embedder: Embedder | None = None) -> Artifact:
     if embedder is not None:
         require_embedder(folder, made_for, embedder)
     arrays: dict[str, NDArray[Any]] = {}
+    blobs: dict[str, bytes] = {}
     for name, digest in files.items():
         content = _content(folder, name)
         found = hashlib.sha256(content).hexdigest()
@@ -89,7 +95,9 @@ def read_artifact(folder: Path, embedder: Embedder | None = None) -> Artifact:
             raise ArtifactDamaged(f"{folder / name} was changed: sha256 {found[:12]}…, not {digest[:12]}…; {_WAY_OUT}")
         if name.endswith(".npz"):
             arrays |= _arrays(folder / name, content)
-    return Artifact(folder, version, made_for, manifest, arrays)
+        else:
+            blobs[name] = content
+    return Artifact(folder, version, made_for, manifest, arrays, blobs)
 
 
 def require_embedder(folder: Path, made_for: Embedder, given: Embedder) -> None:
@@ -104,16 +112,20 @@ def require_embedder(folder: Path, made_for: Embedder, given: Embedder) -> None:
 
 
 def write_artifact(
-    folder: Path, manifest: Mapping[str, Any], files: Mapping[str, Mapping[str, NDArray[Any]]], card: str
+    folder: Path,
+    manifest: Mapping[str, Any],
+    files: Mapping[str, Mapping[str, NDArray[Any]]],
+    card: str,
+    blobs: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write an artifact; `files` are arrays by name by file name (`.npz`).
+    """Write an artifact; `files` are arrays by name by file name (`.npz`), `blobs` contents of other files.
 
     The manifest is written last and at once, so that a reader finds the whole or the old one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     digests: dict[str, str] = {}
-    for name, arrays in files.items():
-        content = _packed(arrays)
+    contents = {name: _packed(arrays) for name, arrays in files.items()} | dict(blobs or {})
+    for name, content in contents.items():
         _replace(folder / name, content)
         digests[name] = hashlib.sha256(content).hexdigest()
     _replace(folder / CARD, card.encode())
