@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from standard.embedding.protocol import Embedder, PassageInput, PassageVectors
 
-# How long company is expected back after a batch of several.
-_COMPANY_SECONDS = 0.05
 # A long question takes as long as many short ones: a batch holds at most so many characters, unless one alone has more.
 _BATCH_CHARS = 8192
 _PACE_WEIGHT = 0.2
@@ -49,6 +47,8 @@ class _Request:
 class MicroBatcher:
     """Gathers calls into batches for `encode`, which turns texts into (n, d); `parallel` batches run at once.
 
+    For `company_seconds` after a batch of several callers their return is expected.
+
     An async context manager: leaving it ends everything, and those who wait get EmbedderUnavailable.
     """
 
@@ -60,6 +60,7 @@ class MicroBatcher:
         max_queued: int = 1024,
         delay_seconds: float = 0.001,
         parallel: int = 1,
+        company_seconds: float = 0.05,
     ) -> None:
         self._encode = encode
         self._max_batch = min(max_batch, max_queued)
@@ -72,6 +73,7 @@ class MicroBatcher:
         self._workers: list[asyncio.Task[None]] = []
         self._company = 1
         self._company_until = 0.0
+        self._company_seconds = company_seconds
         self._pace = 0.0
 
     async def __aenter__(self) -> Self:
@@ -98,8 +100,10 @@ class MicroBatcher:
 
         Raises Overloaded where the queue has no room, EmbedderUnavailable once closed, and what `encode` raises.
         """
+        if not texts:
+            return await self._encode([])
         size = self._max_batch
-        slices = [list(texts[first : first + size]) for first in range(0, len(texts), size)] or [[]]
+        slices = [list(texts[first : first + size]) for first in range(0, len(texts), size)]
         parts = [await self._submit(part) for part in slices]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
@@ -182,7 +186,7 @@ class MicroBatcher:
         ended = loop.time()
         self._pace += _PACE_WEIGHT * ((ended - began) / max(len(texts), 1) - self._pace)
         self._company = len(texts)
-        self._company_until = ended + _COMPANY_SECONDS if len(batch) > 1 else 0.0
+        self._company_until = ended + self._company_seconds if len(batch) > 1 else 0.0
 
 
 class BatchedEmbedder:

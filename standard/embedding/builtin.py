@@ -104,7 +104,7 @@ class BuiltinEmbedder:
                 length = len(encoding)
                 vectors[row] = tokens[:length].mean(axis=0)
                 spans = passages[row].sentences
-                sentences[row] = sentence_means(tokens[1 : length - 1], encoding.offsets[1:-1], spans)
+                sentences[row] = sentence_means(tokens[1 : length - 1], encoding.offsets[1:-1], spans, vectors[row])
 
         work = iter(groups([len(encoding) for encoding in encodings], _PASS_TOKENS))
         try:

@@ -48,17 +48,20 @@ def groups(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def sentence_means(
-    tokens: NDArray[np.float32], offsets: Sequence[tuple[int, int]], sentences: Sequence[tuple[int, int]]
+    tokens: NDArray[np.float32],
+    offsets: Sequence[tuple[int, int]],
+    sentences: Sequence[tuple[int, int]],
+    otherwise: NDArray[np.float32],
 ) -> NDArray[np.float32]:
     """L2-normalised means of a passage's token vectors over its sentences, (m, d).
 
     `tokens` is (t, d) and `offsets` the t half-open code point spans, both without special tokens, in order. A token
-    belongs to the sentence it begins in; a sentence in which none begins (it is all control characters, say) gets the
-    mean of the passage.
+    belongs to the sentence it begins in; a sentence in which none begins (it is all control characters, say) gets
+    `otherwise` (d,), the vector of the passage.
     """
     begins = [begin for begin, _ in offsets]
     means = np.empty((len(sentences), tokens.shape[1]), np.float32)
     for place, (start, end) in enumerate(sentences):
         part = tokens[bisect_left(begins, start) : bisect_left(begins, end)]
-        means[place] = (part if len(part) else tokens).mean(axis=0)
+        means[place] = part.mean(axis=0) if len(part) else otherwise
     return normalised(means)

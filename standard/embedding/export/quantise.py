@@ -43,6 +43,8 @@ def quantise_site(weights: Mapping[str, Floats], site: Site, activations: Floats
     after_gelu = site.name.endswith("feed_hidden")
     high, low = activations.max(axis=0), activations.min(axis=0)
     ranges = high + _GELU_LEAST if after_gelu else 2 * np.maximum(np.abs(high), np.abs(low))
+    # A zero point above the least value takes its levels from the top: the few largest values are clipped there.
+    # Clipped, and corrected through the bias, texts came out nearer to the float model than with wider steps.
     steps = _steps(np.maximum(ranges, _SMALLEST), np.abs(weight).max(axis=1), balance)
     zero_point = int(np.ceil((_GELU_LEAST / steps).max())) if after_gelu else (_LEVELS + 1) // 2
     stepped = weight * steps[:, None]
