@@ -42,7 +42,8 @@ def invisible_messages(raw: str) -> list[Hidden]:
         return []
     found = list(_tag_messages(raw))
     for match in _SELECTORS.finditer(raw):
-        said = as_text(bytes(_selector_byte(sign) for sign in match[0]))
+        said = as_text(bytes(_selector_byte(sign, 16) for sign in match[0]))
+        said = said or as_text(bytes(_selector_byte(sign, 0) for sign in match[0]))
         if said:
             found.append(Hidden(*match.span(), said, "variation-selectors"))
     for match in _BITS.finditer(raw):
@@ -61,18 +62,26 @@ def _tag_messages(raw: str) -> Iterator[Hidden]:
             yield Hidden(*match.span(), "".join(chr(ord(sign) - 0xE0000) for sign in match[0]), "tag-characters")
 
 
-def _selector_byte(sign: str) -> int:
+def _selector_byte(sign: str, shift: int) -> int:
+    """The byte a variation selector stands for; the supplement counts from 16 on, or from 0."""
     code = ord(sign)
-    return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16
+    return code - 0xFE00 if code < 0xE0100 else (code - 0xE0100 + shift) % 256
 
 
 def _binary_message(run: str) -> str | None:
-    """What two signs spell as zeros and ones, whichever is which; a third between bytes is ignored."""
-    signs = sorted(set(run), key=run.count, reverse=True)[:2]
+    """What two signs spell as zeros and ones, whichever is which; a third one may stand between the letters."""
+    run = run[:32_768]
+    signs = sorted(set(run), key=run.count, reverse=True)
     if len(signs) < 2:
         return None
-    for zero, one in (signs, signs[::-1]):
-        bits = "".join("0" if sign == zero else "1" if sign == one else "" for sign in run[:32_768])
+    parted = len(signs) > 2
+    for zero, one in (signs[:2], signs[1::-1]):
+        bits = "".join("0" if sign == zero else "1" if sign == one else " " for sign in run)
+        if parted:
+            said = as_text(bytes(int(letter, 2) % 256 for letter in bits.split()))
+            if said:
+                return said
+            bits = bits.replace(" ", "")
         for size in (8, 7):
             whole = len(bits) // size * size
             said = as_text(bytes(int(bits[at : at + size], 2) for at in range(0, whole, size)))

@@ -9,31 +9,45 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LETTER = r"[\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0900-\u0dff]"
+_SPEAKERS = "system|assistant|user|human|developer|operator|admin"
+_PLACES = (
+    "documents?|untrusted|context|contexts|retrieved|sources?|passages?|data|input|user_input|search_results?|results?"
+    "|tool_results?|content|instructions?|prompt|question|turn|summary|note|session|chunk|text|page"
+)
 _TOKEN = re.compile(
-    rf"(?P<url>(?:https?|ftp)://[^\s\"'<>)\]]+|www\.[^\s\"'<>)\]]+)"
+    r"(?P<template><\s?[|｜][\w▁ .:/-]{2,40}[|｜]\s?>|\[\s?/?\s?inst\s?\]|<<\s?/?\s?sys\s?>>|<(?:start|end)_of_turn>"
+    rf"|</?\s?(?:{_SPEAKERS})\s?>|(?:^|\n)[ ]{{0,3}}\#{{2,4}}\s?(?:system|instruction|response|input)s?\s?:"
+    rf"|```(?:{_SPEAKERS})\b|\n\n(?:human|assistant)\s?:)"
+    rf"|(?P<delimiter></\s?(?:{_PLACES})\b[^<>\n]{{0,80}}>|<<<[^<>\n]{{3,60}}>>>|\[\s?/\s?[\w -]{{2,40}}\](?!\()|\[(?:{_PLACES})[-_:\#][0-9a-f]{{4,40}}\]"
+    rf"|[-=\#*_]{{3,}}[ ]?(?:begin|end|start|stop)\b[\w ]{{1,60}}[-=\#*_]{{3,}}|<end of \w{{1,20}}>|\[\s?end of [\w ]{{1,40}}\]|\[(?:system|rest-of-document|stop sequence)\])"
+    rf"|(?P<role>(?:^|[\n\"'>|*_-])[ \t]{{0,3}}[\[(]?(?:{_SPEAKERS})[\])]?\s?:)"
+    rf"|(?P<url>(?:https?|ftp)://[^\s\"'<>)\]]+|www\.[^\s\"'<>)\]]+)"
     rf"|(?P<email>[\w.+-]{{1,64}}@[\w-]{{1,64}}\.[\w.-]{{1,64}})"
     rf"|(?P<unspaced>[{_UNSPACED}]+)"
     rf"|(?P<word>(?:(?![{_UNSPACED}]){_LETTER})+(?:['’.\-](?:(?![{_UNSPACED}]){_LETTER})+)*)"
     r"|(?P<quote>[\"“”„«»`])"
+    r"|(?P<comma>[,:—–(\[{|>*_#]|-(?=\s)|'(?=\w))"
     r"|(?P<stop>[.!?;。！？।…]+(?=[\s\"'”’»)\]*_]|$)|\n[ \t]*\n\s*|\n[ \t]*(?:[-*+•>|#]|\d{1,2}[.)]))"
     r"|(?P<line>\n)"
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+){1,5}")
+# an address with a place for something to be filled in: ?d={summary}, /c?q=<question>, ?t=[token]
+_CARRIES_DATA = re.compile(r"[?&#/][\w.-]{0,40}=?(?:\{|%7b|<|\[|\$\{|%s)|=\W{0,2}$")
 _LONGEST_PHRASE = 7
+_MOST_REMEMBERED = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word, phrase or sign: its concepts, its place in the normalised text, and what kind of token it is."""
 
     concepts: tuple[str, ...]
@@ -59,6 +73,7 @@ class Lexicon:
     phrases: Mapping[str, tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]]
     unspaced: Mapping[str, tuple[str, ...]]
     vocabulary: frozenset[str]
+    _seen: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def tokens(self, text: str) -> list[Token]:
         """Tokens of normalised `text` in order; words without a concept have none, but count as distance."""
@@ -69,7 +84,8 @@ class Lexicon:
             kind, start, end = raw[at]
             if kind == "word":
                 word = text[start:end]
-                longest = self._phrase(text, raw, at, word)
+                phrases = self.phrases.get(word)
+                longest = self._phrase(text, raw, at, phrases) if phrases else None
                 if longest is not None:
                     length, concepts = longest
                     found.append(Token(concepts, start, raw[at + length - 1][2], "word"))
@@ -80,12 +96,22 @@ class Lexicon:
                 found.extend(self._unspaced(text, start, end))
             else:
                 concepts = {"url": ("URL",), "email": ("EMAIL",)}.get(kind, ())
+                if kind == "url" and _CARRIES_DATA.search(text, start, end + 2):
+                    concepts = ("URL", "URLDATA")
                 found.append(Token(concepts, start, end, kind))
             at += 1
         return found
 
     def concepts_of(self, word: str) -> tuple[str, ...]:
         """Concepts of one normalised word."""
+        known = self._seen.get(word)
+        if known is None:
+            known = self._look_up(word)
+            if len(self._seen) < _MOST_REMEMBERED and len(word) < 40:
+                self._seen[word] = known
+        return known
+
+    def _look_up(self, word: str) -> tuple[str, ...]:
         known = self.words.get(word)
         if known is not None:
             return known
@@ -101,10 +127,14 @@ class Lexicon:
                 return tuple(dict.fromkeys(parts))
         return ()
 
+    @staticmethod
     def _phrase(
-        self, text: str, raw: list[tuple[str, int, int]], at: int, word: str
+        text: str,
+        raw: list[tuple[str, int, int]],
+        at: int,
+        phrases: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...],
     ) -> tuple[int, tuple[str, ...]] | None:
-        for rest, concepts in self.phrases.get(word, ()):
+        for rest, concepts in phrases:
             if at + len(rest) >= len(raw):
                 continue
             place = at

@@ -1,0 +1,237 @@
+"""Prevents: a poisoned passage that nobody was told about.
+
+The scan is triage: it flags by default and takes a passage out only on structural evidence. What keeps an obedient
+model harmless is the structure (render, fixed tools, output guard), which does not depend on any verdict.
+
+- pass: nothing was found.
+- flag: an order to the model in plain sight. Delivered unchanged, recorded.
+- neutralise: an order where no reader sees it (encoded, commented out, hidden by style). That part is cut out.
+- quarantine: an order behind a forged delimiter or template token, or spelled in invisible signs; or the scan failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from standard.corpus.scan import ScanVerdict, Verdict
+from standard.sandbox.canonicalise import canonicalise
+from standard.sandbox.directives import Finding, RuleBook, read_directives, rule_book, rules_of
+from standard.sandbox.encodings import find_encoded, unescape
+from standard.sandbox.hidden import unseen_text
+from standard.sandbox.lexicon import Lexicon, load_lexicon, normalise
+from standard.sandbox.reading import Reading, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LONGEST = 1_048_576
+"""Longest text that is scanned, in code points; a longer one is quarantined unread."""
+VERDICTS: tuple[Verdict, ...] = ("pass", "flag", "neutralise", "quarantine")
+TECHNIQUES = (
+    "override", "prompt-leak", "persona", "addressed", "exfiltration", "tool-call", "forced-output", "concealment",
+    "memory", "decode-and-obey", "split", "false-authority", "forged-turn", "forged-delimiter", "template-token",
+    "hidden-text", "encoded", "unseen", "spliced", "nesting", "oversize", "scan-failed",
+)  # fmt: skip
+"""Every technique a verdict may name: label values of pointsman_injection_flags_total."""
+_INVISIBLE = frozenset({"tag-characters", "variation-selectors", "zero-width", "bidi"})
+_DECIDING = ("scan.py", "reading.py", "encodings.py", "folding.py", "hidden.py", "directives.py", "lexicon.py",
+             "readable.py", "canonicalise.py", "data/lexicon.json", "data/rules.txt")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ScanReport:
+    """What the scan says of one document or passage.
+
+    `canonical` is the text as the scanner read it, with what was hidden or encoded spelled out; empty where the scan
+    gave up. `delivered` is what a prompt would hold. `evidence` names the rules that spoke (line, technique), for
+    evaluation.
+    """
+
+    id: str
+    verdict: Verdict
+    techniques: tuple[str, ...]
+    reason: str
+    rules_version: str
+    canonical: str
+    delivered: str
+    evidence: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(slots=True)
+class _Evidence:
+    verdict: Verdict = "pass"
+    techniques: dict[str, None] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+    rules: dict[tuple[int, str], None] = field(default_factory=dict)
+
+    def add(self, verdict: Verdict, technique: str, reason: str, findings: Iterable[Finding] = ()) -> None:
+        if VERDICTS.index(verdict) > VERDICTS.index(self.verdict):
+            self.verdict = verdict
+        self.techniques[technique] = None
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        self.rules.update({(finding.rule, finding.technique): None for finding in findings})
+
+
+@dataclass(frozen=True, slots=True)
+class Scanner:
+    """Rules and lexicon, read once. Pure and safe to share between threads."""
+
+    lexicon: Lexicon
+    rules: RuleBook
+    version: str
+
+    def report(self, identity: str, title: str, text: str) -> ScanReport:
+        """Scan a document or passage. Never raises: what cannot be scanned is quarantined."""
+        if len(title) + len(text) > LONGEST:
+            reason = f"longer than {LONGEST} code points: not scanned"
+            return ScanReport(identity, "quarantine", ("oversize",), reason, self.version, "", "")
+        try:
+            return self._report(identity, title, text)
+        except Exception as error:  # noqa: BLE001 - a scanner that fails must not let anything pass
+            reason = f"the scan failed: {type(error).__name__}"
+            return ScanReport(identity, "quarantine", ("scan-failed",), reason, self.version, "", "")
+
+    def __call__(self, title: str, text: str) -> ScanVerdict:
+        """The verdict alone: what is stored beside a chunk."""
+        report = self.report("", title, text)
+        return ScanVerdict(report.verdict, report.techniques, report.reason, report.rules_version)
+
+    def directives(self, text: str) -> list[Finding]:
+        """Directives in text that is canonical already."""
+        return read_directives(normalise(unescape(text)), self.lexicon, self.rules)
+
+    def _report(self, identity: str, title: str, text: str) -> ScanReport:
+        reading = read(text, self.lexicon.vocabulary)
+        headed = read(title, self.lexicon.vocabulary) if title else None
+        evidence = _Evidence()
+        if reading.given_up or (headed is not None and headed.given_up):
+            evidence.add("quarantine", "nesting", "encodings are nested deeper than the scan looks")
+        else:
+            whole = reading.canonical if headed is None else f"{headed.canonical}\n\n{reading.canonical}"
+            findings = self.directives(whole)
+            meant = [finding for finding in findings if not finding.reported]
+            self._judge_plain(meant, evidence)
+            about = len(findings) > len(meant) and not meant  # it only talks about such orders
+            for part in (reading,) if headed is None else (headed, reading):
+                self._judge_revealed(part, evidence, about=about)
+            self._judge_unseen(reading.delivered, evidence, about=about)
+        return ScanReport(
+            id=identity,
+            verdict=evidence.verdict,
+            techniques=tuple(evidence.techniques),
+            reason="; ".join(evidence.reasons[:6]),
+            rules_version=self.version,
+            canonical=reading.canonical,
+            delivered=reading.delivered,
+            evidence=tuple(evidence.rules),
+        )
+
+    def _judge_plain(self, meant: Sequence[Finding], evidence: _Evidence) -> None:
+        for finding in meant:
+            if finding.after == "template":
+                evidence.add("quarantine", "template-token", "an order behind a chat template's token", [finding])
+            elif finding.after == "delimiter":
+                evidence.add("quarantine", "forged-delimiter", "an order behind a forged delimiter", [finding])
+            evidence.add("flag", finding.technique, f"an order to the model: {finding.technique}", [finding])
+
+    def _judge_revealed(self, reading: Reading, evidence: _Evidence, *, about: bool) -> None:
+        encoded = {item.text for item in find_encoded(reading.delivered)} if reading.revealed else set()
+        for way, said in reading.revealed:
+            orders = [finding for finding in self.directives(said) if not finding.reported]
+            if way in _INVISIBLE:
+                if orders:
+                    evidence.add("quarantine", "hidden-text", f"an order in invisible signs ({way})", orders)
+                elif len(said.split()) >= 2 and way != "bidi":
+                    evidence.add("flag", "hidden-text", f"text in invisible signs ({way})")
+            elif orders and not about:
+                verdict: Verdict = "neutralise" if said in encoded else "quarantine"
+                evidence.add(verdict, "encoded", f"an encoded order ({way})", orders)
+
+    def _judge_unseen(self, delivered: str, evidence: _Evidence, *, about: bool) -> None:
+        if about:
+            return
+        for piece in unseen_text(delivered):
+            orders = [finding for finding in self.directives(piece.text) if not finding.reported]
+            if orders:
+                evidence.add("neutralise", "unseen", f"an order that a page does not show ({piece.kind})", orders)
+
+
+@cache
+def shipped_scanner() -> Scanner:
+    """The scanner with the rules of this release. Its version is a hash of all that decides a verdict."""
+    root = files("standard.sandbox")
+    digest = hashlib.sha256()
+    for name in _DECIDING:
+        digest.update(root.joinpath(*name.split("/")).read_bytes())
+    rules = rules_of(root.joinpath("data", "rules.txt").read_text("utf-8").splitlines())
+    return Scanner(load_lexicon(), rule_book(rules), digest.hexdigest()[:12])
+
+
+def scan_document(identity: str, title: str, text: str) -> ScanReport:
+    """Scan one document with the shipped rules: what `pointsman scan` prints."""
+    return shipped_scanner().report(identity, title, text)
+
+
+def scan_chunk(title: str, text: str) -> ScanVerdict:
+    """Scan one chunk with the shipped rules: the `Scan` that ingest takes."""
+    return shipped_scanner()(title, text)
+
+
+_REMOVED = "[removed]"
+
+
+def cut_unseen(text: str) -> str:
+    """`text` without what a reader does not see or cannot read: comments, hidden elements, encoded prose.
+
+    For passages whose verdict is neutralise. Needs no rules, so it holds whatever the scan overlooked.
+    """
+    delivered = canonicalise(text)
+    for _ in range(4):
+        spans = sorted(
+            [(item.start, item.end) for item in find_encoded(delivered)]
+            + [(item.start, item.end) for item in unseen_text(delivered)]
+        )
+        if not spans:
+            return delivered
+        pieces: list[str] = []
+        at = 0
+        for start, end in spans:
+            if start >= at:
+                pieces += [delivered[at:start], _REMOVED]
+            at = max(at, end)
+        delivered = "".join(pieces) + delivered[at:]
+    return ""
+
+
+EDGE = 240
+"""Code points on either side of the border of two passages that are read together."""
+_ENDS = re.compile(r"[.!?。！？…:;][\"'”’)\]]*\s*\Z")
+_RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{8}\Z")
+
+
+def spliced(scanner: Scanner, first: str, second: str) -> tuple[str, ...]:
+    """Techniques of orders that only show where two passages meet, whichever way they are joined; mostly none.
+
+    Both texts are raw. Cheap where the first ends with a sentence: chunks are cut there, a splice is not.
+    """
+    tail, head = first[-EDGE:], second[:EDGE]
+    if not tail or not head or (_ENDS.search(tail) and not _RUNS_ON.search(tail.rstrip("=.!?:;"))):
+        return ()
+    alone = {
+        (finding.technique, finding.rule)
+        for part in (tail, head)
+        for finding in scanner.directives(read(part, scanner.lexicon.vocabulary).canonical)
+    }
+    found: dict[str, None] = {}
+    for joint in ("", " "):
+        reading = read(tail + joint + head, scanner.lexicon.vocabulary)
+        for finding in scanner.directives(reading.canonical):
+            if not finding.reported and (finding.technique, finding.rule) not in alone:
+                found[finding.technique] = None
+    return tuple(found)
