@@ -78,7 +78,9 @@ def conn(module_database_url: str) -> Iterator[Connection[TupleRow]]:
         yield opened
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(st.lists(stored, min_size=1, max_size=8), filters)
 def test_sql_and_python_agree(
     conn: Connection[TupleRow], documents: list[dict[str, object]], condition: Filter

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.evaluation.metrics import METRICS, distinct, mean, paired_bootstrap, score
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def support(*documents: str) -> list[frozenset[str]]:
@@ -27,6 +29,7 @@ def test_a_stand_in_serves_as_well() -> None:
     assert score(["b"], [frozenset({"a", "b"})])["all@5"] == 1.0
 
 
+@patient
 @given(st.lists(st.sampled_from("abcdefghijklmnop"), unique=True), st.sets(st.sampled_from("abcdefgh"), min_size=1))
 def test_figures_are_fractions_and_more_is_never_less(ranked: list[str], wanted: set[str]) -> None:
     figures = score(ranked, support(*sorted(wanted)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from standard.domain.errors import InvalidInput
 from standard.domain.filter import And, Eq, Filter, In, Range
 from standard.retrieval.filters import MAX_CONDITIONS, check_filter, filter_sql
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 anything = st.text(max_size=30) | st.floats() | st.booleans()
 bound = st.none() | st.text(max_size=10) | st.floats()
@@ -30,6 +32,7 @@ CLAUSE = re.compile(
 )
 
 
+@patient
 @given(filters)
 def test_a_filter_is_refused_by_name_or_becomes_constants_and_placeholders(condition: Filter) -> None:
     try:
@@ -42,6 +45,7 @@ def test_a_filter_is_refused_by_name_or_becomes_constants_and_placeholders(condi
     assert named
 
 
+@patient
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_two_filters_of_one_shape_share_a_clause(one: str, other: str) -> None:
     try:

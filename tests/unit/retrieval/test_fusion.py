@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from standard.retrieval.fusion import Leg, convex_fusion, lift, reciprocal_rank_fusion
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 keys = st.lists(st.integers(0, 60), unique=True, max_size=40)
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -23,6 +25,7 @@ pairs = st.tuples(legs(), legs())
 weights = st.floats(0.0, 1.0).map(lambda weight: [weight, 1.0 - weight])
 
 
+@patient
 @given(pairs, weights)
 def test_every_key_appears_once_best_first_and_within_bounds(
     both: tuple[Leg[int], Leg[int]], shares: list[float]
@@ -34,6 +37,7 @@ def test_every_key_appears_once_best_first_and_within_bounds(
         assert all(0.0 <= score <= 1.0 + 1e-9 for score in scores)
 
 
+@patient
 @given(legs())
 def test_all_the_weight_on_one_leg_keeps_its_order(leg: Leg[int]) -> None:
     other = Leg(list(range(100, 110)), [float(10 - n) for n in range(10)])
@@ -41,6 +45,7 @@ def test_all_the_weight_on_one_leg_keeps_its_order(leg: Leg[int]) -> None:
     assert fused == list(leg.keys)
 
 
+@patient
 @given(legs(), st.floats(0.01, 100.0), st.floats(-100.0, 100.0))
 def test_the_unit_of_a_leg_does_not_matter(leg: Leg[int], scale: float, shift: float) -> None:
     cut = Leg(leg.keys, [round(score) for score in leg.scores])
@@ -51,6 +56,7 @@ def test_the_unit_of_a_leg_does_not_matter(leg: Leg[int], scale: float, shift: f
     assert after == pytest.approx(before, abs=1e-6)
 
 
+@patient
 @given(pairs)
 def test_a_key_that_is_better_in_both_legs_is_better_in_the_end(both: tuple[Leg[int], Leg[int]]) -> None:
     ranks = [{key: rank for rank, key in enumerate(leg.keys)} for leg in both]
@@ -94,6 +100,7 @@ def test_a_leg_needs_a_score_for_each_key() -> None:
         Leg(["a", "b"], [1.0])
 
 
+@patient
 @given(legs(), st.frozensets(st.integers(0, 60)))
 def test_a_leg_without_some_keys_keeps_the_rest_in_order(leg: Leg[int], gone: frozenset[int]) -> None:
     rest = leg.without(gone)
@@ -102,6 +109,7 @@ def test_a_leg_without_some_keys_keeps_the_rest_in_order(leg: Leg[int], gone: fr
     assert [held[key] for key in rest.keys] == list(rest.scores)
 
 
+@patient
 @given(pairs, st.frozensets(st.integers(0, 80), max_size=5), st.floats(0.0, 2.0))
 def test_lifting_some_keys_keeps_the_order_of_the_others(
     both: tuple[Leg[int], Leg[int]], favoured: frozenset[int], bonus: float

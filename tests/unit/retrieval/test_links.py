@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from standard.domain.passage import Passage
 from standard.domain.text import UntrustedText
 from standard.retrieval.links import IN_TITLE, MAX_NAMES, MAX_SOURCES, MAX_SPANS, MENTION, TITLE, link_score, names_in
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 
 def passage(text: str, title: str = "") -> Passage:
@@ -32,6 +34,7 @@ def test_only_the_first_passages_are_read_and_lists_are_bounded() -> None:
     assert max(names.span_ranks) < MAX_SOURCES
 
 
+@patient
 @given(st.floats(-1.0, 1.0), st.sampled_from([TITLE, IN_TITLE, MENTION]), st.integers(0, 9))
 def test_scores_are_fractions_that_fall_with_the_rank(similarity: float, strength: float, rank: int) -> None:
     score = link_score(similarity, strength, rank)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from standard.retrieval.names import MAX_SPANS, MAX_WORDS, strong_names, title_spans
+
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 
 title_words = st.lists(st.from_regex(r"[A-Z0-9][A-Za-zäéß0-9]{0,6}", fullmatch=True), min_size=1, max_size=MAX_WORDS)
 lower_words = st.lists(st.from_regex(r"[a-zäéß]{1,7}", fullmatch=True), max_size=12)
 
 
+@patient
 @given(lower_words, title_words, lower_words, st.sampled_from(["", ".", ",", "'s", "’s", "?", ")"]))
 def test_every_title_that_stands_in_a_text_is_among_the_spans(
     before: list[str], title: list[str], after: list[str], closing: str
@@ -46,6 +49,7 @@ def test_questions_in_lower_case_name_titles_of_two_words_and_more() -> None:
     assert "prejudice" not in spans
 
 
+@patient
 @given(st.text(max_size=2000))
 def test_any_text_yields_bounded_lists(text: str) -> None:
     spans = title_spans(text, any_case=True)
