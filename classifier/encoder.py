@@ -1,8 +1,8 @@
 """The text encoder: a small transformer tuned to tell questions that need one look from those that need several.
 
-Why a second encode, beside the embedder's: on questions of domains it never saw, a linear model on the embedder's frozen
-vectors stays far behind (docs/decisions/ has the figures); and the text model then works whatever embedder is configured.
-Three layers, int8, on onnxruntime; the tokenizer is WordPiece. A question costs about half of the embedder's encode.
+Why a second encode, beside the embedder's: on questions of domains it never saw, a linear model on the embedder's
+frozen vectors stays far behind (docs/decisions/ has the figures); and the text model then works whatever embedder is
+configured. Three layers, int8, on onnxruntime: a question costs about half of the embedder's encode.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A follow-up made to stand alone: its words, after those of the user's last question that it leans on.
 
 Prevents a follow-up ("and for Corvane?") from being routed, embedded and searched as the fragment that it is. No model:
-a question that leans is recognised by how it opens, by words that point back and by its brevity, and gets the last thing
-the user asked put before it. What does not lean is left alone, so a change of subject stays one.
+a question that leans is recognised by how it opens, by words that point back and by its brevity, and gets the last
+thing the user asked put before it. What does not lean is left alone, so a change of subject stays one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _OPENS = re.compile(
-    r"(?:and|but|or|so|then|also|what about|how about|what if|same|why not|why so|which one|which ones|who else|what else"
-    r"|ok|okay|thanks|no|yes)\b"
+    r"(?:and|but|or|so|then|also|what about|how about|what if|same|why not|why so|which one|which ones|who else"
+    r"|what else|ok|okay|thanks|no|yes)\b"
 )
 _POINTS_BACK = frozenset(
-    ("it its they them their theirs he him his she her hers that those this these there then one ones same such former")
-    .split()
-)  # fmt: skip
+    word
+    for line in (
+        "it its they them their theirs he him his she her hers",
+        "that those this these there then one ones same such former",
+    )
+    for word in line.split()
+)
 _SHORT = 4
 MAX_BEFORE = 600
 """Code points of the earlier question that are put before; of a longer one the end."""

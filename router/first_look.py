@@ -1,0 +1,71 @@
+"""From a question and its first search to the evidence features: between retriever, embedder and classifier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from classifier.evidence.features import evidence_features
+from classifier.evidence.look import CANDIDATES, Look, checked
+from classifier.evidence.pieces import pieces_of, words_of
+from standard.retrieval.evidence import first_look
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from standard.domain.passage import SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a question that are embedded beside it, in one batch."""
+
+    pieces: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All of them, pieces first."""
+        return self.pieces + self.words
+
+
+def parts_of(question: str) -> Parts:
+    """Return the question's parts; none where it has no words."""
+    return Parts(tuple(pieces_of(question)), tuple(words_of(question)))
+
+
+def evidence_of(
+    question: str,
+    vector: NDArray[np.float32],
+    found: SearchResult,
+    parts: Parts,
+    part_vectors: NDArray[np.float32],
+) -> NDArray[np.float32] | None:
+    """Return the evidence features, or None where the retriever gave no vectors to compute them from.
+
+    `vector` (d,) is the question's embedding, `part_vectors` (parts, d) those of `parts.texts`. Raises BadVector.
+    """
+    seen = first_look(question, vector, found)
+    if seen.vectors is None:
+        return None
+    kept = slice(0, CANDIDATES)
+    return evidence_features(
+        checked(
+            Look(
+                question=question,
+                vector=vector,
+                documents=seen.document_ids[kept],
+                titles=seen.titles[kept],
+                texts=seen.texts[kept],
+                scores=seen.scores[kept],
+                lexical=np.nan_to_num(seen.lexical_scores[kept]),
+                vectors=seen.vectors[kept],
+                term_idf=seen.term_idf,
+                corpus_size=seen.corpus_size,
+                pieces=part_vectors[: len(parts.pieces)],
+                words=part_vectors[len(parts.pieces) :],
+            )
+        )
+    )
