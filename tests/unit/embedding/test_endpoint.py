@@ -193,7 +193,7 @@ async def test_a_server_that_recovers_is_asked_again(server: ModelServer, embedd
     server.embedding_failure = Failure(503)
     asking = asyncio.create_task(embedder.embed_queries(["one"]))
     async with asyncio.timeout(4):
-        while not server.others:  # noqa: ASYNC110 - the server tells of chat requests only
+        while not server.others or not server.others[0].finished:  # noqa: ASYNC110 - it tells of chat requests only
             await asyncio.sleep(0.005)
     server.embedding_failure = None
     assert (await asking).shape == (1, D)
