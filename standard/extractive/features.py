@@ -42,8 +42,6 @@ SENTENCE_FEATURES = (
 )
 EVIDENCE_FEATURES = (
     "coverage_sentence",
-    "coverage_passage",
-    "coverage_all",
     "heaviest_missing",
     "dense_top",
     "dense_margin",
@@ -52,10 +50,11 @@ EVIDENCE_FEATURES = (
 )
 
 _COVERAGE = SENTENCE_FEATURES.index("coverage")
-_COVERAGE_PASSAGE = SENTENCE_FEATURES.index("coverage_passage")
 _COVERAGE_BEHIND = SENTENCE_FEATURES.index("coverage_behind_best")
 _DENSE = SENTENCE_FEATURES.index("dense")
 _DENSE_BEHIND = SENTENCE_FEATURES.index("dense_behind_best")
+
+_BM25_LIMIT = 2.2  # k1 + 1 at k1 = 1.2: a term's weight in a passage that says nothing else
 
 _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]+\*\*:?$|[^.!?]{0,60}:$|[-=*_]{3,}$")
 _LEAD = re.compile(r"(?:[-*+•–▪◦>]\s+|\d{1,3}[.)]\s+|#{1,6}\s+)+")
@@ -74,12 +73,17 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a question asks for: stems with weights that add up to 1, and the kind of answer."""
+    """What a question asks for: stems with weights that add up to 1, the kind of answer, names.
+
+    `best_lexical` is what BM25 would give a passage that is full of every term: the measure of lexical scores, so that
+    they do not tell the length of the question.
+    """
 
     question: str
     weights: Mapping[str, float]
     kind: AnswerType
     names: frozenset[str] = field(default_factory=frozenset)
+    best_lexical: float = 0.0
 
     def coverage(self, stems: frozenset[str] | set[str]) -> float:
         """The weighted share (0-1) of the question's terms among these stems."""
@@ -99,7 +103,8 @@ def wanted_by(question: str, idf: Mapping[str, float]) -> Wanted:
         weights[term] = weight * (1.5 if is_number(term) or term in names else 1.0)
     total = sum(weights.values()) or 1.0
     scaled = {term: weight / total for term, weight in weights.items()}
-    return Wanted(question, scaled, expected_type(question), names & scaled.keys())
+    best_lexical = _BM25_LIMIT * sum(idf.values())
+    return Wanted(question, scaled, expected_type(question), names & scaled.keys(), best_lexical)
 
 
 def sentences_of(passages: Sequence[Passage]) -> list[Sentence]:
@@ -183,12 +188,10 @@ def evidence_features(
     return np.array(
         (
             float(features[:, _COVERAGE].max()),
-            float(features[:, _COVERAGE_PASSAGE].max()),
-            wanted.coverage(everywhere),
             max(missing.values(), default=0.0),
             dense[0],
             dense[0] - sum(dense) / len(dense),
-            lexical / (lexical + 10.0),
+            lexical / wanted.best_lexical if wanted.best_lexical else 0.0,
             len(wanted.names & missing.keys()) / max(len(wanted.names), 1),
         ),
         dtype=np.float32,
