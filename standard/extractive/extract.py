@@ -167,8 +167,8 @@ def finish(
         scores = model.sentence.probability(features)
     else:
         scores = model.sentence_dense.probability(with_similarities(features, similarities))
-    chosen = sorted(shortlist[at] for at in _choose([drafted.sentences[at] for at in shortlist], scores, most))
-    text, citations = _write([drafted.sentences[at] for at in chosen], drafted.retrieved)
+    sentences = [drafted.sentences[at] for at in shortlist]
+    text, citations = _write([sentences[at] for at in _choose(sentences, scores, most)], drafted.retrieved)
     return Extraction(text, citations, drafted.evidence)
 
 
@@ -184,7 +184,7 @@ def extract(
 
 
 def _choose(sentences: Sequence[Sentence], scores: Array, most: int) -> list[int]:
-    """Places of the sentences to show: the best, and others nearly as good that say something else."""
+    """Places of the sentences to show: the best first, then others nearly as good that say something else."""
     order = np.argsort(-scores, kind="stable")
     chosen = [int(order[0])]
     said = set(sentences[chosen[0]].stems)
