@@ -1,7 +1,7 @@
 """HTML: the main content as text with headings, lists and tables; what a visitor does not see is left out.
 
 Prevents scripts, navigation and hidden text from being embedded and cited. The tree is walked with a stack of our own,
-so that a page nested ten thousand levels deep is no more than slow.
+and a page nested absurdly deep is refused unparsed: parsing takes time in the square of the depth.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ _BLOCK_TAGS = (
 _DROPPED = frozenset(_DROPPED_TAGS.split())
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_NESTING_TAGS = (
+    "div span section article main header aside blockquote figure ul ol dl details table form fieldset center a b i u s "
+    "em strong font big small sub sup code tt label ins del"
+)
+_NESTING = re.compile(rf"<(/?)(?:{'|'.join(_NESTING_TAGS.split())})(?=[\s>/])", re.IGNORECASE)
+_DEEPEST = 2000  # browsers stop at 512
 _HIDDEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0(?:\.0*)?\s*(?:;|!|$)"
     r"|font-size\s*:\s*0(?:\.0*)?[a-z%]*\s*(?:;|!|$)",
@@ -36,8 +42,11 @@ _HIDDEN_STYLE = re.compile(
 
 
 def read_html(data: bytes) -> Extracted:
-    """Read a page. Raises Unreadable for bytes in no encoding that it, or its first lines, declare."""
-    tree = LexborHTMLParser(_decode(data))
+    """Read a page. Raises Unreadable for bytes that are neither UTF-8 nor in the encoding the page declares."""
+    page = _decode(data)
+    if _depth(page) > _DEEPEST:
+        raise Unreadable(f"is nested more than {_DEEPEST} elements deep")
+    tree = LexborHTMLParser(page)
     title_node = tree.css_first("title")
     headings = tree.css("h1")
     content = _main_content(tree)
@@ -62,6 +71,15 @@ def _decode(data: bytes) -> str:
         return data.decode(name).replace("\r\n", "\n").replace("\r", "\n")
     except (LookupError, UnicodeDecodeError) as problem:
         raise Unreadable(f"not in the encoding it declares, {name!r}") from problem
+
+
+def _depth(page: str) -> int:
+    """Return how deep elements lie in each other that are written with an end, counting what is not closed."""
+    depth = deepest = 0
+    for tag in _NESTING.finditer(page):
+        depth = max(0, depth - 1) if tag[1] else depth + 1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _main_content(tree: LexborHTMLParser) -> LexborNode | None:
