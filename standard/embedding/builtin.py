@@ -27,6 +27,7 @@ from standard.embedding.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from tokenizers import Encoding, Tokenizer
 
@@ -45,7 +46,7 @@ class BuiltinEmbedder:
         from tokenizers import Tokenizer
 
         self._artifact = artifact
-        self._tokenizer: Tokenizer = Tokenizer.from_buffer(artifact.tokenizer)
+        self._tokenizer: Tokenizer = Tokenizer.from_file(str(artifact.tokenizer))
         # The official file pads and cuts at 128 tokens.
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -148,7 +149,7 @@ class BuiltinEmbedder:
         return hidden
 
 
-def _open_session(model: bytes, threads: int) -> Any:  # noqa: ANN401
+def _open_session(model: Path, threads: int) -> Any:  # noqa: ANN401
     """A session whose threads sleep when idle. The model is fused already, so only basic optimisation is left on."""
     import onnxruntime
 
@@ -160,4 +161,5 @@ def _open_session(model: bytes, threads: int) -> Any:  # noqa: ANN401
     # Shapes change with every call: a plan of memory for each would only pile up.
     options.enable_mem_pattern = False
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    # By path: of bytes it would keep a copy.
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
