@@ -163,11 +163,17 @@ class MicroBatcher:
             self._leave(request)
         return batch
 
+    async def _encoded(self, texts: list[str]) -> NDArray[np.float32]:
+        vectors = await self._encode(texts)
+        if len(vectors) != len(texts):
+            raise EmbedderUnavailable(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
+        return vectors
+
     async def _run(self, batch: list[_Request]) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         texts = [text for request in batch for text in request.texts]
-        job = asyncio.ensure_future(self._encode(texts))
+        job = asyncio.create_task(self._encoded(texts))
 
         def give_up(_: object) -> None:
             # Nobody waits any more: an endpoint's call is worth cancelling.

@@ -229,6 +229,15 @@ async def test_an_error_reaches_everyone_of_the_batch_and_the_next_batch_goes_on
         assert (await batcher.embed(["fine"])).tolist() == [[4, 1]]
 
 
+async def test_an_encoder_that_loses_a_vector_fails_its_batch_rather_than_mixing_up_callers() -> None:
+    async def forgetful(texts: list[str]) -> NDArray[np.float32]:
+        return np.ones((len(texts) - 1, 2), np.float32)
+
+    async with MicroBatcher(forgetful) as batcher:
+        with pytest.raises(EmbedderUnavailable, match="1 vectors for 2 texts"):
+            await batcher.embed(["one", "two"])
+
+
 async def test_closing_ends_those_in_the_encoder_those_in_the_queue_and_those_who_come() -> None:
     encoder = Encoder()
     async with MicroBatcher(encoder) as batcher:
