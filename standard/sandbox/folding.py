@@ -119,7 +119,7 @@ _MARKED = "\u00c0-\u024f\u1e00-\u1eff"
 # a word with a mark that composes with no letter, or of nothing but marked letters
 _MARKED_WORD = re.compile(
     f"[^\\W\\d_]*[A-Za-z{_MARKED}][\u0300-\u036f\u20d0-\u20ff]+(?:[^\\W\\d_]|[\u0300-\u036f\u20d0-\u20ff])*"
-    f"|(?<![^\\W\\d_])[{_MARKED}]{{3,}}(?![^\\W\\d_])"
+    f"|(?<![^\\W\\d_])[{_MARKED}]{{2,}}(?![^\\W\\d_])"
 )
 
 
@@ -143,7 +143,7 @@ def fold_marks(text: str) -> str:
 
 
 _SPACED = re.compile(
-    r"(?<![^\W_])[^\W\d_](?:(?P<gap>[ .\-_*·•|/+~,\u00a0])[^\W\d_]){2}(?:(?P=gap){1,3}[^\W\d_]){1,}(?![^\W_])"
+    r"(?<![^\W_])[^\W\d_](?:(?P<gap>[ .\-_*·•|/+~,\u00a0])[^\W\d_]){1}(?:(?P=gap){1,3}[^\W\d_]){1,}(?![^\W_])"
 )
 
 
