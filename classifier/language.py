@@ -65,4 +65,4 @@ def reads_as_english(text: str) -> bool:
     weak = sum(word in _WEAK for word in words)
     marked = len(_FOREIGN_LETTER.findall(lowered)) / len(words) if words else 0.0
     foreign = others + (0.5 * weak if others or marked > 0.1 else 0.0) + min(4.0 * marked, 2.0)
-    return foreign < 1.5 or foreign <= english
+    return foreign < (1.0 if others and not english else 1.5) or foreign <= english
