@@ -33,13 +33,17 @@ _COUNTED_AT_ONCE = 512  # texts handed to the tokenizer in one call: it keeps ev
 class Chunking:
     """Sizes, in tokens of the embedder.
 
+    The defaults are what serves the shipped embedder best on whole documents: a larger target or minimum finds fewer of
+    the supporting documents, a smaller one gains nothing more, nor does repeating the last sentence of the chunk
+    before; leaving the context line out loses some. Collections of single paragraphs do not care.
+
     A chunk has about `target_tokens`; a heading ends the one before it once that has `minimum_tokens`. `context_tokens`
     bounds the title and headings put before it, `section_tokens` the parent section. `maximum_characters` bounds a
     chunk where tokens do not: a tokenizer may count a long run without spaces as one unknown token.
     """
 
-    target_tokens: int = 200
-    minimum_tokens: int = 80
+    target_tokens: int = 150
+    minimum_tokens: int = 40
     context_tokens: int = 40
     section_tokens: int = 1000
     maximum_characters: int = 2000
