@@ -128,6 +128,11 @@ async def test_sentences_are_embedded_in_their_passage(embedder: BuiltinEmbedder
     assert (questions @ result.sentence_vectors[0].T).argmax(axis=1).tolist() == [0, 1, 2]
 
 
+async def test_the_special_tokens_belong_to_the_passage_and_to_no_sentence(embedder: BuiltinEmbedder) -> None:
+    result = await embedder.embed_passages([PassageInput("keys", ((0, 4),))])
+    assert result.vectors[0] @ result.sentence_vectors[0][0] < 0.99
+
+
 async def test_sentence_spans_count_code_points_whatever_the_script(embedder: BuiltinEmbedder) -> None:
     plain, odd = "Bees make honey. ", "🙂é\u0301 naïve 钥匙 ﬁne \x00. "
     tail = "The invoice was paid twice."
