@@ -18,7 +18,9 @@ class GuardSettings:
 
     similarity: `need` compares needs (equal facts first, then a calibrated distance), `cosine` is the plain rule that
     refuses a query within `cosine_distance` (0-2) of an earlier one, `off` compares nothing but normalised text.
-    max_refusals_in_row (>= 2): so many refused proposals of any kind in a row end the search.
+    distance_calibrated: the embedder is the one that the needs' distances are calibrated for; if not, only queries
+    whose words all answer each other are repeats. max_refusals_in_row (>= 2): so many refused proposals of any kind in
+    a row end the search.
     max_similar_in_row (>= 1): so many repeats in a row end the search. max_stale_steps (>= 1): so many steps in a row
     that bring nothing new end it. max_questions (>= 0): how often a run may ask the user. check_references: look up
     names and numbers that nothing read so far contains before searching for them.
@@ -26,6 +28,7 @@ class GuardSettings:
 
     similarity: Literal["need", "cosine", "off"] = "need"
     cosine_distance: float = 0.05
+    distance_calibrated: bool = True
     max_refusals_in_row: int = 3
     max_similar_in_row: int = 2
     max_stale_steps: int = 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from agentic.actions import Search, SearchEach, searches_of
 from agentic.guards.verdict import ALLOW, Allow, Refuse, Stop, Verdict
-from agentic.same_need.decision import compare_needs, normalise
+from agentic.same_need.decision import Thresholds, compare_needs, normalise, shipped_thresholds
 from standard.domain.answer import StopReason
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agentic.state import RunState
 
 NAME = "query_similarity"
+
+
+_UNCALIBRATED = Thresholds(matched=2.0, left_over=0.0, max_left_over=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ def compare(earlier: str, query: str, distance: float | None, settings: GuardSet
         refused = distance <= settings.cosine_distance
         sign = "<=" if refused else ">"
         return Repeat(refused, distance, f"cosine distance {distance:.3f} {sign} {settings.cosine_distance}", earlier)
-    decision = compare_needs(earlier, query, distance)
+    limits = shipped_thresholds() if settings.distance_calibrated else _UNCALIBRATED
+    decision = compare_needs(earlier, query, distance, limits)
     return Repeat(refused=decision.same, distance=distance, reason=decision.reason, earlier=earlier)
 
 

@@ -1,0 +1,207 @@
+"""Which words of one query say the same as which words of another, and which are left over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from agentic.coverage import word_set
+from agentic.same_need.lexicon import key_of, lexicon
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agentic.same_need.analysis import Word
+
+_ENDINGS = word_set("""
+    s es ed d ing er ers or ors ion ions ation ations ment ments al ally ly ance ence ances ences y ies ied ic ical ize
+    izes ized izing ization able ible ability ibility ist ant ent ity ive ure ures age ages ery ary ness ful
+""")
+_MIN_STEM = 4
+_MIN_TYPO = 5
+_COMMON, _RARE = 16_000, 13_000
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Pairs of words that say the same, and the words of either side that nothing answers."""
+
+    pairs: tuple[tuple[Word, Word], ...]
+    left: tuple[Word, ...]
+    right: tuple[Word, ...]
+
+
+def align(first: Sequence[Word], second: Sequence[Word]) -> Alignment:
+    """Pair words off, the surest ways first; every word is paired at most once.
+
+    Words that stand repeatedly need no partner of their own once one was found.
+    """
+    pairs: list[tuple[Word, Word]] = []
+    left, right = list(first), list(second)
+    for same in (_equal, _grouped, _inflected, _misspelt):
+        left, right = _pair(left, right, pairs, same)
+    left, right = _pair_compounds(left, right, pairs)
+    left, right = _pair_acronyms(left, right, pairs)
+    left = [word for word in left if not any(_equal(word, other) or _grouped(word, other) for other, _ in pairs)]
+    right = [word for word in right if not any(_equal(word, other) or _grouped(word, other) for _, other in pairs)]
+    return Alignment(tuple(pairs), tuple(left), tuple(right))
+
+
+def _pair(
+    left: list[Word],
+    right: list[Word],
+    pairs: list[tuple[Word, Word]],
+    same: Callable[[Word, Word], bool],
+) -> tuple[list[Word], list[Word]]:
+    rest: list[Word] = []
+    for word in left:
+        match = next((other for other in right if same(word, other)), None)
+        if match is None:
+            rest.append(word)
+        else:
+            right = [other for other in right if other is not match]
+            pairs.append((word, match))
+    return rest, right
+
+
+def _equal(first: Word, second: Word) -> bool:
+    return first.key == second.key and not (first.name and second.name and _roots_differ(first.text, second.text))
+
+
+def _roots_differ(first: str, second: str) -> bool:
+    """Names are the same only up to a plural or possessive s: Berg and Berger share a stem, not a person."""
+    return first.removesuffix("s") != second.removesuffix("s")
+
+
+def _grouped(first: Word, second: Word) -> bool:
+    """Synonyms, as the lexicon has them; a name has none."""
+    if (first.name and not first.acronym) or (second.name and not second.acronym):
+        return False
+    groups = lexicon().groups
+    return not groups.get(first.key, _NONE).isdisjoint(groups.get(second.key, _NONE))
+
+
+_NONE: frozenset[int] = frozenset()
+
+
+def _inflected(first: Word, second: Word) -> bool:
+    """Two forms of one word: the same beginning once an ordinary ending is off."""
+    if first.name or second.name or not contrast_sets(first).isdisjoint(contrast_sets(second)):
+        return False
+    return first.text[:3] == second.text[:3] and not _beginnings(first.text).isdisjoint(_beginnings(second.text))
+
+
+def same_word(first: str, second: str) -> bool:
+    """Two casefolded words are forms of one."""
+    return key_of(first) == key_of(second) or (
+        first[:3] == second[:3] and not _beginnings(first).isdisjoint(_beginnings(second))
+    )
+
+
+@lru_cache(maxsize=8192)
+def _beginnings(word: str) -> frozenset[str]:
+    """What may be left of a word once its ending is off, four letters at least."""
+    found = {word}
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM:
+            found.add(word[: -len(ending)])
+    return frozenset(found | {rest[:-1] for rest in found if rest[-1] in "ey" and len(rest) > _MIN_STEM})
+
+
+def _misspelt(first: Word, second: Word) -> bool:
+    """One of the two is a slip of the other: unknown or rare, an edit away from a word that is common."""
+    if min(len(first.text), len(second.text)) < _MIN_TYPO or first.name or second.name:
+        return False
+    if negates(first.text, second.text) or not contrast_sets(first).isdisjoint(contrast_sets(second)):
+        return False
+    ranks = sorted((lexicon().rank(first.text), lexicon().rank(second.text)))
+    if ranks[1] < _RARE:
+        return False
+    if ranks[0] > _COMMON:
+        return len(first.text) > _MIN_TYPO and _doubled_or_swapped(first.text, second.text)
+    limit = 2 if min(len(first.text), len(second.text)) >= 9 else 1
+    return edits(first.text, second.text, limit) <= limit
+
+
+def contrast_sets(word: Word) -> frozenset[int]:
+    """Ids of the sets of which a query means one that the word is in."""
+    return lexicon().contrasts.get(word.key, _NONE)
+
+
+def negates(first: str, second: str) -> bool:
+    """The one is the other with a negating prefix: authorised, unauthorised."""
+    longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+    return any(longer == prefix + shorter for prefix in _NEGATING)
+
+
+_NEGATING = ("un", "non", "in", "im", "il", "ir", "dis", "anti", "de")
+
+
+def _doubled_or_swapped(first: str, second: str) -> bool:
+    """They differ in a letter written once or twice, or in two neighbours changed round: slips, whatever the word."""
+    if abs(len(first) - len(second)) == 1:
+        longer, shorter = (first, second) if len(first) > len(second) else (second, first)
+        return any(
+            longer[at] == longer[at + 1] and longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer) - 1)
+        )
+    return len(first) == len(second) and sorted(first) == sorted(second) and edits(first, second, 1) == 1
+
+
+@lru_cache(maxsize=4096)
+def edits(first: str, second: str, limit: int) -> int:
+    """Damerau-Levenshtein distance (insertions, deletions, changes, swaps of neighbours); above `limit` any larger."""
+    if abs(len(first) - len(second)) > limit:
+        return limit + 1
+    before_last: list[int] = []
+    last = list(range(len(second) + 1))
+    for row, sign in enumerate(first, 1):
+        now = [row]
+        for column, other in enumerate(second, 1):
+            cost = min(last[column] + 1, now[column - 1] + 1, last[column - 1] + (sign != other))
+            if row > 1 and column > 1 and sign == second[column - 2] and first[row - 2] == other:
+                cost = min(cost, before_last[column - 2] + 1)
+            now.append(cost)
+        if min(now) > limit:
+            return limit + 1
+        before_last, last = last, now
+    return last[-1]
+
+
+def _pair_compounds(
+    left: list[Word], right: list[Word], pairs: list[tuple[Word, Word]]
+) -> tuple[list[Word], list[Word]]:
+    """Words written together on one side and apart on the other: takeoff, take off."""
+    for swapped in (False, True):
+        whole, apart = (right, left) if swapped else (left, right)
+        for word in list(whole):
+            for one, two in zip(list(apart), list(apart)[1:], strict=False):
+                if one.text + two.text == word.text:
+                    whole.remove(word)
+                    apart.remove(one)
+                    apart.remove(two)
+                    pairs.append((one, word) if swapped else (word, one))
+                    break
+    return left, right
+
+
+def _pair_acronyms(
+    left: list[Word], right: list[Word], pairs: list[tuple[Word, Word]]
+) -> tuple[list[Word], list[Word]]:
+    """An acronym and the words whose initials it is made of."""
+    for swapped in (False, True):
+        short, full = (right, left) if swapped else (left, right)
+        for word in list(short):
+            letters = word.text.removesuffix("s") if len(word.text) > 2 else word.text
+            size = len(letters)
+            if not 2 <= size <= 6 or not (word.acronym or word.text not in lexicon().vocabulary):
+                continue
+            for start in range(len(full) - size + 1):
+                run = full[start : start + size]
+                if "".join(item.text[0] for item in run) == letters:
+                    short.remove(word)
+                    for item in run:
+                        full.remove(item)
+                    pairs.append((run[0], word) if swapped else (word, run[0]))
+                    break
+    return left, right

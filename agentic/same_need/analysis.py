@@ -1,0 +1,346 @@
+"""A query taken apart into its facts: numbers, units, dates, negation, scope, modality, what is asked for, and words.
+
+English is what the lexicon knows. In other languages numbers, codes and names are still found, and every other word
+stands for itself.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from agentic.same_need.lexicon import LONGEST_PHRASE, Lexicon, key_of, lexicon
+
+_TOKEN = re.compile(
+    r"[€$£]|%|°[cf]\b"
+    r"|\d{4}-\d{2}-\d{2}"
+    r"|[^\W_]*\d[^\W_]*(?:[-./:,][^\W_]*\d[^\W_]*)*(?:[-/][^\W\d_]+)?"
+    r"|[^\W\d_]+-free\b"
+    r"|[^\W\d_]+(?:[&/][^\W\d_]+)*(?:['’][^\W\d_]+)?"
+    r"|[?!,;:()\"“”]"
+)
+_NUMERO = re.compile(r"\b[Nn](?:[or]\.|º)(?=\s|$)|№")
+_ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
+_SCALED = re.compile(r"(\d+(?:[.,]\d+)*)(k|m|bn|mn)")
+_WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)(kg|g|t|km|m|cm|mm|l|ml|kwh|kw|h|gb|mb|tb|°c|°f|mph|kmh)")
+_ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
+_DECADE = re.compile(r"(\d{3}0)s")
+_QUARTER = re.compile(r"[qh][1-4]")
+_FISCAL = re.compile(r"fy(\d{2}|\d{4})")
+_VERSION = re.compile(r"v(\d+(?:\.\d+)*)")
+_ROMAN = re.compile(r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})")
+_SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
+_CLOCK = frozenset({"am", "pm"})
+_ASKING = frozenset({"what", "which", "how"})
+_ARTICLES = frozenset({"the", "a", "an", "their", "its", "our", "your", "my", "his", "her"})
+MAX_TOKENS = 120
+"""Tokens of a query that are read; a need is told in fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A content word. `key` is what it is compared by; `name`: it looks like a proper name.
+
+    `before` is the word that stands before it, articles aside.
+    """
+
+    text: str
+    key: str
+    name: bool
+    before: str = ""
+    acronym: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The facts of a query. `types` is what kind of thing it asks for; `tokens` its words without articles."""
+
+    words: tuple[Word, ...]
+    numbers: tuple[str, ...]
+    units: frozenset[str]
+    negated: bool
+    quantifiers: frozenset[str]
+    modality: frozenset[str]
+    tenses: frozenset[str]
+    types: frozenset[str]
+    tokens: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Builder:
+    words: list[Word] = field(default_factory=list)
+    numbers: list[str] = field(default_factory=list)
+    units: set[str] = field(default_factory=set)
+    negations: int = 0
+    quantifiers: set[str] = field(default_factory=set)
+    modality: set[str] = field(default_factory=set)
+    tenses: set[str] = field(default_factory=set)
+    types: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    written: str
+    first: bool
+
+    @property
+    def capital(self) -> bool:
+        return self.written[:1].isupper()
+
+
+@lru_cache(maxsize=512)
+def analyse(query: str) -> Analysis:
+    """Take a query apart."""
+    words = lexicon()
+    shouting = query.isupper()
+    tokens = _replace_phrases(_tokens(query), words, shouting=shouting)
+    built = _Builder()
+    at = 0
+    while at < len(tokens):
+        at += _take(tokens, at, built, words, shouting=shouting)
+    return Analysis(
+        words=tuple(built.words),
+        numbers=tuple(sorted(built.numbers)),
+        units=frozenset(built.units),
+        negated=built.negations % 2 == 1,
+        quantifiers=frozenset(built.quantifiers),
+        modality=frozenset(built.modality | _past_conditional(tokens)),
+        tenses=frozenset(built.tenses),
+        types=frozenset(built.types),
+        tokens=tuple(
+            token.written if len(token.text) == 1 and token.capital and not token.first else token.text
+            for token in tokens
+            if (token.text[0].isalnum() or token.text[0] in "@€$£%°")
+            and (token.text not in _ARTICLES or (token.capital and not token.first))
+        ),
+    )
+
+
+def _past_conditional(tokens: list[_Token]) -> set[str]:
+    """What might have been: "could … have"."""
+    texts = [token.text for token in tokens]
+    for modal in ("could", "would", "should", "might"):
+        if modal in texts and "have" in texts[texts.index(modal) :]:
+            return {"could_have"}
+    return set()
+
+
+def _tokens(query: str) -> list[_Token]:
+    text = _NUMERO.sub("number", unicodedata.normalize("NFKC", query).replace("’", "'"))
+    found: list[_Token] = []
+    first = True
+    for match in _TOKEN.finditer(text):
+        written = match.group().removesuffix("'s").removesuffix("'")
+        lowered = written.casefold()
+        parts = [written]
+        if lowered.endswith("-free"):
+            parts = ["without", *written[:-5].split("-")]
+        elif "-" in written and not any(sign.isdigit() for sign in written):
+            parts = written.split("-")
+        elif "/" in written and not any(sign.isdigit() for sign in written) and lowered not in lexicon().units:
+            parts = written.split("/")
+        for part in parts:
+            if part:
+                found.append(_Token(part.casefold(), part, first))
+                first = False
+        if len(found) >= MAX_TOKENS:
+            break
+    return found
+
+
+def _replace_phrases(tokens: list[_Token], words: Lexicon, *, shouting: bool) -> list[_Token]:
+    """Put single signs in the place of phrases, and parts in the place of words that hold several."""
+    out: list[_Token] = []
+    at = 0
+    while at < len(tokens):
+        token = tokens[at]
+        size = 0
+        if token.text in words.first_words:
+            for length in range(min(LONGEST_PHRASE, len(tokens) - at), 1, -1):
+                place = words.phrases.get(" ".join(item.text for item in tokens[at : at + length]))
+                if place is not None:
+                    out += [_Token(part, part, token.first) for part in place]
+                    size = length
+                    break
+        if not size:
+            size = 1
+            acronym = token.written.isupper() and len(token.written) > 1
+            # "US" and "WHO" are names, "us" and "who" are not.
+            place = words.acronyms.get(token.written) if acronym and not shouting else None
+            place = place or words.expansions.get(token.text)
+            if place is not None and (acronym or token.text not in words.fillers):
+                out += [_Token(part, part, token.first) for part in place]
+            else:
+                out.append(token)
+        at += size
+    return out
+
+
+def _take(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, *, shouting: bool) -> int:
+    """Take the token at `at` (and those that belong to it) into the builder; how many were taken."""
+    token = tokens[at]
+    text = token.text
+    if text.startswith("#"):
+        table, _, member = text[1:].partition(":")
+        {"quantifiers": built.quantifiers, "modality": built.modality, "units": built.units}[table].add(member)
+        return 1
+    if text.startswith("@"):
+        built.types.add(text[1:])
+        return 1
+    if not text[0].isalnum() and text not in words.units:
+        return 1
+    taken = _take_number(tokens, at, built, words)
+    if taken:
+        return taken
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if text == "how":
+        kind = words.how.get(following)
+        built.types.add(kind or "manner")
+        return 2 if kind else 1
+    acronym = token.written.isupper() and len(token.written) > 1 and not shouting
+    if text in words.question_words and not acronym:
+        # A second question word joins clauses: "what should I do when …", "who knows where …".
+        if not any(item.text in words.question_words or item.text in _ASKING for item in tokens[:at]):
+            built.types.add(words.question_words[text])
+        return 1
+    if text in words.negators:
+        built.negations += 1
+        return 1
+    if text in words.tenses:
+        built.tenses.add(words.tenses[text])
+    if text in words.units:
+        built.units.add(words.units[text])
+        return 1
+    if text == "last" and at + 1 >= sum(1 for item in tokens if item.text not in "?!.,;:"):
+        return 1  # "how long does it last"
+    if text in words.quantifiers:
+        built.quantifiers.add(words.quantifiers[text])
+        return 1
+    if text in words.modality and not acronym:
+        built.modality.add(words.modality[text])
+        return 1
+    if text in words.fillers and not acronym:
+        return 1
+    leads = at + 1 < len(tokens) and tokens[at + 1].capital
+    # A query's first word is written large anyway: a name if another capital follows, or if no dictionary has it.
+    proper = token.capital and not shouting and (not token.first or leads or text not in words.vocabulary)
+    before = next((item.text for item in reversed(tokens[:at]) if item.text not in _ARTICLES), "")
+    built.words.append(Word(text, key_of(text), name=proper, before=before, acronym=acronym))
+    return 1
+
+
+def _take_number(tokens: list[_Token], at: int, built: _Builder, words: Lexicon) -> int:
+    """Numbers in figures and words, dates, quarters, codes; how many tokens it took, 0 for none of these."""
+    token = tokens[at]
+    text = token.text
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if any(sign.isdigit() for sign in text):
+        return _take_figures(tokens, at, built, words)
+    if text in {"€", "$", "£"}:
+        built.units.add(words.units[text])
+        return 1
+    if text in words.ordinals or text in {"last", "next", "previous"}:
+        if following in {"quarter", "half"}:
+            built.numbers.append(f"{'q' if following == 'quarter' else 'h'}:{words.ordinals.get(text, text)}")
+            return 2
+        if text in words.ordinals:
+            built.numbers.append(f"n:{words.ordinals[text]}")
+            return 1
+        return 0
+    if text in words.months and _is_month(tokens, at):
+        built.numbers.append(f"month:{words.months[text]}")
+        return 1
+    if text in _CLOCK and at and tokens[at - 1].text[0].isdigit():
+        built.numbers.append(text)
+        return 1
+    if text in words.numbers:
+        return _take_number_words(tokens, at, built, words)
+    named = at > 0 and tokens[at - 1].capital and tokens[at - 1].text not in words.fillers
+    if named and token.written and _ROMAN.fullmatch(token.written):
+        built.numbers.append(f"roman:{token.written}")
+        return 1
+    return 0
+
+
+def _is_month(tokens: list[_Token], at: int) -> bool:
+    """Is "May" or "March" here a month, not a verb? Written large within the query, or beside a number or "in"."""
+    token = tokens[at]
+    if token.text not in {"may", "march", "mar", "sun", "sat"}:
+        return True
+    before = tokens[at - 1].text if at else ""
+    after = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    beside = (
+        before[:1].isdigit() or after[:1].isdigit() or before in {"in", "of", "since", "until", "by", "last", "next"}
+    )
+    return beside or (token.capital and not token.first)
+
+
+def _take_number_words(tokens: list[_Token], at: int, built: _Builder, words: Lexicon) -> int:
+    """Numbers in words: two, twenty-one, three hundred, a dozen."""
+    total, current, size = 0.0, 0.0, 0
+    while at + size < len(tokens):
+        text = tokens[at + size].text
+        if text in words.ordinals and size and current % 10 == 0 and words.ordinals[text] < 10:
+            current += words.ordinals[text]
+            size += 1
+            break
+        value = words.numbers.get(text)
+        if value is None:
+            break
+        if value >= 1000:
+            total += max(current, 1.0) * value
+            current = 0.0
+        elif value == 100:
+            current = max(current, 1.0) * 100
+        else:
+            current += value
+        size += 1
+    built.numbers.append(_number(total + current))
+    return size
+
+
+def _take_figures(tokens: list[_Token], at: int, built: _Builder, words: Lexicon) -> int:
+    text = tokens[at].text
+    following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if match := _ISO_DATE.fullmatch(text):
+        built.numbers += [_number(int(match[1])), f"month:{int(match[2])}", _number(int(match[3]))]
+    elif _QUARTER.fullmatch(text):
+        built.numbers.append(f"{text[0]}:{text[1]}")
+    elif match := _FISCAL.fullmatch(text):
+        year = match.group(1)
+        built.numbers.append(_number(int(year) if len(year) == 4 else 2000 + int(year)))
+        built.words.append(Word("fiscal", key_of("fiscal"), name=False))
+        built.types.add("time")
+    elif match := _VERSION.fullmatch(text):
+        built.numbers.append(_number(float(match.group(1))) if match.group(1).count(".") < 2 else text)
+        built.words.append(Word("version", key_of("version"), name=False))
+    elif match := _DECADE.fullmatch(text):
+        built.numbers.append(f"decade:{match.group(1)}")
+    elif match := _ORDINAL.fullmatch(text):
+        built.numbers.append(f"n:{match.group(1)}")
+    elif match := _SCALED.fullmatch(text):
+        built.numbers.append(_number(_value(match.group(1)) * _SCALES[match.group(2)]))
+    elif match := _WITH_UNIT.fullmatch(text):
+        built.numbers.append(_number(_value(match.group(1))))
+        built.units.add(words.units.get(match.group(2), match.group(2)))
+    elif _PLAIN.fullmatch(text):
+        scale = words.numbers.get(following, 0.0)
+        if scale >= 1000 or following == "dozen":
+            built.numbers.append(_number(_value(text) * scale))
+            return 2
+        built.numbers.append(_number(_value(text)))
+    else:
+        built.numbers.append(f"code:{text}")
+    return 1
+
+
+def _value(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+def _number(value: float) -> str:
+    return f"n:{value:g}" if value < 1e15 else f"n:{value}"

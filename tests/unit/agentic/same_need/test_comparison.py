@@ -1,0 +1,102 @@
+"""Two queries compared, without embeddings: what differs, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic.same_need.alignment import edits
+from agentic.same_need.calibrate import read_pairs
+from agentic.same_need.comparison import compare
+from agentic.same_need.decision import Thresholds, compare_needs, normalise
+
+
+@pytest.mark.parametrize(
+    ("earlier", "query", "told"),
+    [
+        ("revenue of Acme in 2019", "revenue of Acme in 2015", "2019 / 2015"),
+        ("revenue in Q3", "revenue in Q4", "3 / 4"),
+        ("fee for 2 guests", "fee for 3 guests", "2 / 3"),
+        ("20 kg tank", "20 litre tank", "units"),
+        ("approved invoices", "invoices not approved", "negated"),
+        ("authorised contractors", "unauthorised contractors", "unauthorised"),
+        ("flights from Oslo to Bergen", "flights from Bergen to Oslo", "oslo"),
+        ("Did Acme acquire Borealis?", "Did Borealis acquire Acme?", "change places"),
+        ("Who did Carla Noor replace?", "Who replaced Carla Noor?", "carla"),
+        ("Where was Anna Berg born?", "Where was Anna Bergman born?", "berg"),
+        ("costs before the merger", "costs after the merger", "before"),
+        ("must employees wear helmets", "may employees wear helmets", "modality"),
+        ("all branches", "branches", "scope"),
+        ("refund policy", "refund policy for groups", "for groups"),
+        ("Who founded it?", "When was it founded?", "asks for time"),
+        ("Who is the captain?", "Who was the captain?", "time differs"),
+        ("Is Model A heavier than Model B?", "Is Model B heavier than Model A?", "change places"),
+    ],
+)
+def test_a_difference_of_fact_is_found_and_named(earlier: str, query: str, told: str) -> None:
+    assert told in compare(earlier, query).conflict
+    assert compare(query, earlier).conflict
+
+
+@pytest.mark.parametrize(
+    ("earlier", "query"),
+    [
+        ("Acme revenue 2019", "In 2019, what was the revenue of Acme?"),
+        ("chief financial officer of Brightwater", "Brightwater CFO"),
+        ("headquarters of the World Health Organization", "WHO headquarters"),
+        ("refund polcy for cancelled trips", "refund policy for cancelled trips"),
+        ("Who built the Harrow tunnel?", "By whom was the Harrow tunnel built?"),
+        ("refund policy for lost luggage", "lost luggage refund policy"),
+        ("difference between gold and silver membership", "silver and gold membership difference"),
+        ("inspecting lifeboats", "lifeboat inspection"),
+        ("Can you tell me the dress code?", "dress code"),
+        ("opening date of the tunnel", "When was the tunnel opened?"),
+    ],
+)
+def test_the_same_need_in_other_words_leaves_nothing_over(earlier: str, query: str) -> None:
+    found = compare(earlier, query)
+    assert not found.conflict
+    assert not found.left
+    assert not found.right
+
+
+@given(st.sampled_from(read_pairs()))
+def test_a_comparison_reads_the_same_both_ways(pair: object) -> None:
+    from agentic.same_need.calibrate import Pair
+
+    assert isinstance(pair, Pair)
+    one, two = compare(pair.a, pair.b), compare(pair.b, pair.a)
+    assert bool(one.conflict) == bool(two.conflict)
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_two_texts_can_be_compared(earlier: str, query: str) -> None:
+    decision = compare_needs(earlier, query, 0.1)
+    assert decision.reason
+
+
+@given(st.sampled_from(read_pairs()))
+def test_a_query_asks_for_what_it_asks_for(pair: object) -> None:
+    from agentic.same_need.calibrate import Pair
+
+    assert isinstance(pair, Pair)
+    assert compare_needs(pair.a, pair.a, 0.0).same
+    assert compare_needs(pair.a, f"  {pair.a.rstrip('?')} ?", 0.0).same
+    assert compare_needs(pair.a, f"Please tell me: {pair.a}", 0.1).same
+
+
+def test_words_left_over_need_a_short_distance() -> None:
+    limits = Thresholds(matched=0.6, left_over=0.1, max_left_over=2)
+    assert compare_needs("total sum of the grant", "grant sum of money", 0.05, limits).same
+    assert not compare_needs("recipe for apple pie", "cherry pie recipe", 0.3, limits).same
+
+
+@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
+def test_edit_distance_is_symmetric_and_zero_only_for_equals(first: str, second: str) -> None:
+    assert edits(first, second, 6) == edits(second, first, 6)
+    assert (edits(first, second, 6) == 0) == (first == second)
+
+
+def test_normalising_drops_case_and_marks() -> None:
+    assert normalise("What's  the REFUND-policy?") == normalise("what s the refund policy")
