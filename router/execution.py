@@ -16,7 +16,7 @@ from router.decide import Circumstances, Signals, decide
 from router.describe import describe
 from router.journal.codec import kept
 from router.tasks import task_group
-from standard.domain.answer import Answer, AnswerSource, Decision, Timings
+from standard.domain.answer import Answer, AnswerSource, Decision, Timings, Usage
 from standard.domain.errors import AlreadyExists, PointsmanError
 from standard.domain.event import (
     CitationMade,
@@ -30,7 +30,7 @@ from standard.domain.event import (
     SufficiencyJudged,
     TokenEmitted,
 )
-from standard.domain.question import Question, Route
+from standard.domain.question import Budget, Question, Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -210,7 +210,8 @@ class Execution:
             return Route.STANDARD, result
         parts.metrics.escalations.labels(result.escalate).inc()
         await emit(Escalated(Route.STANDARD, Route.AGENTIC, result.escalate))
-        further = await parts.agentic(question, look.vector, look.first, emit=emit, may_escalate=False)
+        left = replace(question, budget=less(question.budget, result.usage))
+        further = await parts.agentic(left, look.vector, look.first, emit=emit, may_escalate=False)
         return Route.AGENTIC, replace(further, usage=result.usage + further.usage)
 
     def _kept_question(self) -> dict[str, Any] | None:
@@ -222,6 +223,16 @@ class Execution:
             "collection": question.scope.collection,
             "route": question.route.value if question.route else "",
         }
+
+
+def less(budget: Budget, usage: Usage) -> Budget:
+    """What a route that handed over leaves of the caller's caps."""
+    tokens, cost = budget.max_tokens, budget.max_cost_usd
+    return replace(
+        budget,
+        max_tokens=None if tokens is None else max(tokens - usage.billed_tokens, 0),
+        max_cost_usd=None if cost is None else max(cost - usage.cost_usd, 0.0),
+    )
 
 
 def circumstances(
