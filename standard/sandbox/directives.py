@@ -23,8 +23,11 @@ _NEIGHBOURS = 3
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A technique and what makes it: one token of each slot, all within `span` tokens of the first, none of `without`
-    in the sentence, which has all `traits` (SHORT: few words; TEMPLATE, DELIMITER, ROLE: after such a mark)."""
+    """A technique and what makes it: a token for each slot, all within `span` tokens of the first slot's.
+
+    `without`: concepts that rule it out. `traits`: what the sentence must be (SHORT: few words; TEMPLATE, DELIMITER,
+    ROLE: after such a mark). `in_order`: the tokens come in the order of the slots. `line` is its place in the file.
+    """
 
     technique: str
     slots: tuple[frozenset[str], ...]

@@ -1,4 +1,4 @@
-"""Prevents: an instruction that stands in a passage as base64, hex, Morse or the like, and that a model reads all the same.
+"""Prevents: an instruction that stands in a passage as base64, hex or Morse, and that a model reads all the same.
 
 `spell_out` replaces each encoded stretch that holds readable text by that text, however deep the encodings are nested;
 what holds no text (images, checksums, keys, identifiers) stays as it is. Every level of these encodings makes text

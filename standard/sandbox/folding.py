@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SMALL_CAPITALS = dict(zip("ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘǫʀꜱᴛᴜᴠᴡʏᴢ", "abcdefghijklmnopqrstuvwyz", strict=True))
-_TURNED = dict(zip("ɐɔǝɟƃɓᵷɥᴉıɾʞʃɹʇʌʍʎ", "acefggghiijklrtvwy", strict=True))
-_TURNABLE = re.compile(f"[{''.join(_TURNED)}]")
-_STYLED_BLOCKS = (
-    (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189),  # squared and circled capitals
-)  # fmt: skip
+_NEGATIVE_BLOCKS = ((0x1F150, 0x1F169), (0x1F170, 0x1F189))  # white on black: circled and squared capitals
 _REGIONAL_RUN = re.compile("[\U0001f1e6-\U0001f1ff](?:[ -]?[\U0001f1e6-\U0001f1ff]){5,}")
 
 
@@ -31,7 +27,14 @@ _REGIONAL_RUN = re.compile("[\U0001f1e6-\U0001f1ff](?:[ -]?[\U0001f1e6-\U0001f1f
 def _styled() -> dict[int, str]:
     """Letters and digits that are another style of an ASCII one: full width, mathematical, circled, small capitals."""
     table = {ord(sign): plain for sign, plain in _SMALL_CAPITALS.items()}
-    ranges = ((0x2100, 0x214F), (0x249C, 0x24E9), (0xFF10, 0xFF5A), (0x1D400, 0x1D7FF), (0x1F110, 0x1F12A), (0x1F130, 0x1F149))  # fmt: skip
+    ranges = (
+        (0x2100, 0x214F),
+        (0x249C, 0x24E9),
+        (0xFF10, 0xFF5A),
+        (0x1D400, 0x1D7FF),
+        (0x1F110, 0x1F12A),
+        (0x1F130, 0x1F149),
+    )
     for first, last in ranges:
         for code in range(first, last + 1):
             plain = unicodedata.normalize("NFKC", chr(code)).strip("()")
@@ -39,7 +42,7 @@ def _styled() -> dict[int, str]:
                 table[code] = plain
     for code in range(0xFF01, 0xFF5F):
         table.setdefault(code, chr(code - 0xFEE0))
-    for first, last in _STYLED_BLOCKS[1:]:
+    for first, last in _NEGATIVE_BLOCKS:
         table |= {code: chr(ord("A") + code - first) for code in range(first, last + 1)}
     return table
 
@@ -61,8 +64,13 @@ def fold_styles(text: str) -> str:
     )
 
 
-_STYLED_LETTER = "\u2100-\u214f\u249c-\u24e9\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f110-\U0001f189" + "".join(_SMALL_CAPITALS)  # fmt: skip
-_STYLED_RUN = re.compile(f"[\uff01-\uff5e]*[{_STYLED_LETTER}](?:[{_STYLED_LETTER}\uff01-\uff5e \u3000]*[{_STYLED_LETTER}\uff01-\uff5e])?")  # fmt: skip
+_STYLED_LETTER = (
+    "\u2100-\u214f\u249c-\u24e9\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f110-\U0001f189"
+    + "".join(_SMALL_CAPITALS)
+)
+_STYLED_RUN = re.compile(
+    f"[\uff01-\uff5e]*[{_STYLED_LETTER}](?:[{_STYLED_LETTER}\uff01-\uff5e \u3000]*[{_STYLED_LETTER}\uff01-\uff5e])?"
+)
 
 _MIXED_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 

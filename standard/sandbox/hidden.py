@@ -50,8 +50,7 @@ def invisible_messages(raw: str) -> list[Hidden]:
         said = _binary_message(match[0])
         if said:
             found.append(Hidden(*match.span(), said, "zero-width"))
-    for match in _OVERRIDE.finditer(raw):
-        found.append(Hidden(*match.span(1), match[1][::-1], "bidi"))
+    found += [Hidden(*match.span(1), match[1][::-1], "bidi") for match in _OVERRIDE.finditer(raw)]
     return sorted(found, key=lambda item: item.start)
 
 
@@ -91,7 +90,11 @@ def _binary_message(run: str) -> str | None:
 
 
 _COMMENT = re.compile(r"<!--(.{0,20000}?)(?:-->|\Z)", re.DOTALL)
-_MARKDOWN_COMMENT = re.compile(r"""^[ ]{0,3}\[[^\]\n]{0,80}\]:\s{0,3}(?:#|<>)\s{0,3}(?:\(([^)\n]*)\)?|"([^"\n]*)"?|'([^'\n]*)'?)""", re.MULTILINE)  # fmt: skip
+_MARKDOWN_COMMENT = re.compile(
+    r"""^[ ]{0,3}\[[^\]\n]{0,80}\]:\s{0,3}(?:\#|<>)\s{0,3}
+        (?:\(([^)\n]*)\)?|"([^"\n]*)"?|'([^'\n]*)'?)""",
+    re.MULTILINE | re.VERBOSE,
+)
 _CONCEALED = re.compile(
     r"""<([a-z][a-z0-9]{0,15})\b[^<>]{0,400}?
         (?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?:\.0+)?\b|\bhidden\b
@@ -100,13 +103,16 @@ _CONCEALED = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _ATTRIBUTE = re.compile(
-    r"""\b(?:alt|title|aria-label|data-[a-z-]{1,40}|content|placeholder|usercomment)\s*=\s*(?:"([^"<>]{12,4000})"|'([^'<>]{12,4000})')""",
-    re.IGNORECASE,
+    r"""\b(?:alt|title|aria-label|data-[a-z-]{1,40}|content|placeholder|usercomment)\s*=\s*
+        (?:"([^"<>]{12,4000})"|'([^'<>]{12,4000})')""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _IMAGE_ALT = re.compile(r"!\[([^\]\n]{12,2000})\]")
 _FRONT_MATTER = re.compile(r"^---[ ]*\n((?:[^\n]{0,1000}\n){1,60}?)---[ ]*$", re.MULTILINE)
 _FIELD = re.compile(r"^[ ]{0,8}[\w.-]{1,60}:[ ]*(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\n]*))$", re.MULTILINE)
-_SCRIPT = re.compile(r"<(script|style|template|noscript)\b[^<>]{0,400}>(.{0,20000}?)(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL)  # fmt: skip
+_SCRIPT = re.compile(
+    r"<(script|style|template|noscript)\b[^<>]{0,400}>(.{0,20000}?)(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
+)
 _SOURCES = (
     ("<!--", "comment", _COMMENT),
     ("<", "concealed", _CONCEALED),
@@ -125,19 +131,21 @@ def unseen_text(text: str) -> list[Hidden]:
         if hint not in text:
             continue
         for match in pattern.finditer(text):
-            said = (
-                match[2] if kind in {"concealed", "script"} else next((g for g in match.groups() if g is not None), "")
-            )
             if kind == "front-matter":
-                found += [
-                    Hidden(
-                        match.start(1) + field.start(),
-                        match.start(1) + field.end(),
-                        next(g for g in field.groups() if g is not None),
-                        kind,
-                    )
-                    for field in _FIELD.finditer(said)
-                ]
-            elif said.strip():
+                found += _fields(match[1], match.start(1))
+                continue
+            said = match[2] if kind in {"concealed", "script"} else _first_group(match)
+            if said.strip():
                 found.append(Hidden(*match.span(), said, kind))
     return found
+
+
+def _fields(front_matter: str, offset: int) -> list[Hidden]:
+    return [
+        Hidden(offset + field.start(), offset + field.end(), _first_group(field), "front-matter")
+        for field in _FIELD.finditer(front_matter)
+    ]
+
+
+def _first_group(match: re.Match[str]) -> str:
+    return next((group for group in match.groups() if group is not None), "")

@@ -1,4 +1,4 @@
-"""Words and phrases of many languages as a few dozen concepts: what the directive rules and the learned weights look at.
+"""Words and phrases of many languages as a few dozen concepts: what the directive rules look at.
 
 Reading concepts instead of words keeps the rules small, lets them hold across languages and wordings, and leaves the
 subject of a document out of account. The words are in data/lexicon.json.
@@ -23,13 +23,19 @@ _PLACES = (
     "documents?|untrusted|context|contexts|retrieved|sources?|passages?|data|input|user_input|search_results?|results?"
     "|tool_results?|content|instructions?|prompt|question|turn|summary|note|session|chunk|text|page"
 )
-_TOKEN = re.compile(
-    r"(?P<template><\s?[|｜][\w▁ .:/-]{2,40}[|｜]\s?>|\[\s?/?\s?inst\s?\]|<<\s?/?\s?sys\s?>>|<(?:start|end)_of_turn>"
+_TEMPLATE = (
+    r"<\s?[|｜][\w▁ .:/-]{2,40}[|｜]\s?>|\[\s?/?\s?inst\s?\]|<<\s?/?\s?sys\s?>>|<(?:start|end)_of_turn>"
     rf"|</?\s?(?:{_SPEAKERS})\s?>|(?:^|\n)[ ]{{0,3}}\#{{2,4}}\s?(?:system|instruction|response|input)s?\s?:"
-    rf"|```(?:{_SPEAKERS})\b|\n\n(?:human|assistant)\s?:)"
-    rf"|(?P<delimiter></\s?(?:{_PLACES})\b[^<>\n]{{0,80}}>|<<<[^<>\n]{{3,60}}>>>|\[\s?/\s?[\w -]{{2,40}}\](?!\()|\[(?:{_PLACES})[-_:\#][0-9a-f]{{4,40}}\]"
-    rf"|[-=\#*_]{{3,}}[ ]?(?:begin|end|start|stop)\b[\w ]{{1,60}}[-=\#*_]{{3,}}|<end of \w{{1,20}}>|\[\s?end of [\w ]{{1,40}}\]|\[(?:system|rest-of-document|stop sequence)\])"
-    rf"|(?P<role>(?:^|[\n\"'>|*_-])[ \t]{{0,3}}[\[(]?(?:{_SPEAKERS})[\])]?\s?:)"
+    rf"|```(?:{_SPEAKERS})\b|\n\n(?:human|assistant)\s?:"
+)
+_DELIMITER = (
+    rf"</\s?(?:{_PLACES})\b[^<>\n]{{0,80}}>|<<<[^<>\n]{{3,60}}>>>|\[\s?/\s?[\w -]{{2,40}}\](?!\()"
+    rf"|\[(?:{_PLACES})[-_:\#][0-9a-f]{{4,40}}\]|[-=\#*_]{{3,}}[ ]?(?:begin|end|start|stop)\b[\w ]{{1,60}}[-=\#*_]{{3,}}"
+    r"|<end of \w{1,20}>|\[\s?end of [\w ]{1,40}\]|\[(?:system|rest-of-document|stop sequence)\]"
+)
+_ROLE = rf"(?:^|[\n\"'>|*_-])[ \t]{{0,3}}[\[(]?(?:{_SPEAKERS})[\])]?\s?:"
+_TOKEN = re.compile(
+    rf"(?P<template>{_TEMPLATE})|(?P<delimiter>{_DELIMITER})|(?P<role>{_ROLE})"
     rf"|(?P<url>(?:https?|ftp)://[^\s\"'<>)\]]+|www\.[^\s\"'<>)\]]+)"
     rf"|(?P<email>[\w.+-]{{1,64}}@[\w-]{{1,64}}\.[\w.-]{{1,64}})"
     rf"|(?P<unspaced>[{_UNSPACED}]+)"
