@@ -57,7 +57,7 @@ class OutputGuard:
 
     def feed(self, delta: str) -> str:
         """Take the next piece of text; return what may be shown now."""
-        if self.verdict.blocked:
+        if self._secrets.reason:
             return ""
         units = self._links.feed(self._secrets.feed(delta))
         if self.verdict.blocked:

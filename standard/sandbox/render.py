@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeVar
 from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.neutralise import neutralise
 from standard.sandbox.prompt import PromptText
+from standard.sandbox.scan import cut_unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,10 @@ def with_marker(build: Callable[[Marker], T], draw: Callable[[], str] | None = N
 
 
 def render_passages(passages: Sequence[TaggedPassage], marker: Marker) -> PromptText:
-    """One section a passage, in the given order; nothing for none."""
+    """One section a passage, in the given order; nothing for none.
+
+    What a neutralised passage hides is cut out. A quarantined one gets no section: it should have been left out before.
+    """
     sections = [
         _Section(
             "passage",
@@ -93,9 +97,10 @@ def render_passages(passages: Sequence[TaggedPassage], marker: Marker) -> Prompt
                 ("source", _line(item.passage.uri)),
                 ("section", _line(item.passage.section_heading)),
             ),
-            visible_text(item.passage.text),
+            _passage_text(item.passage),
         )
         for item in passages
+        if item.passage.verdict != "quarantine"
     ]
     return _render(sections, marker)
 
@@ -132,6 +137,10 @@ def render_notes(notes: Mapping[str, UntrustedText], marker: Marker) -> PromptTe
 def visible_text(text: UntrustedText) -> str:
     """Untrusted text as it stands in a prompt: canonical, neutralised. For measuring; a prompt takes rendered text."""
     return neutralise(canonicalise(text.raw))
+
+
+def _passage_text(passage: Passage) -> str:
+    return neutralise(cut_unseen(passage.text.raw)) if passage.verdict == "neutralise" else visible_text(passage.text)
 
 
 @dataclass(frozen=True, slots=True)
