@@ -12,6 +12,8 @@ from standard.domain.event import Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
 from standard.domain.question import Turn
 from standard.domain.text import UntrustedText
+from standard.pipeline import LLM_AWAY
+from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 MIN_ANSWER_TOKENS = 64
 """Fewer output tokens than this are not worth a call."""
-
-NOTHING_FOUND = "Nothing in the collection answers this question."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def write_answer(state: RunState, writer: AnswerWriter, emit: Emit, *, llm
             result = await writer.generate(request, emit)
         except LlmUnavailable:
             model_away = True
-            notice = "the language model is away; the answer is made of sentences of the sources"
+            notice = LLM_AWAY
             notices = (*notices, notice)
             await emit(Degraded("llm", notice))
     if result is None:
@@ -163,7 +163,8 @@ async def _unanswerable(state: RunState, reason: StopReason, emit: Emit) -> Rout
     """Say that there is no answer, and what exactly was missing where that is known."""
     judgement = state.last_judgement
     missing = judgement.missing[:3] if judgement is not None and judgement.by == "llm" else ()
-    text = NOTHING_FOUND + (f" Missing: {'; '.join(missing)}." if missing else "")
+    text = NO_ANSWER_FOUND if state.evidence.held else NOTHING_FOUND
+    text += f" Missing: {'; '.join(missing)}." if missing else ""
     await emit(TokenEmitted(text))
     return RouteResult(
         text=text,

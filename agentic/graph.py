@@ -272,6 +272,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
         state,
         evidence=outcome.evidence,
         steps=state.steps + max(1, steps_of(proposal.action)),
+        usage=state.usage + outcome.usage,
         queries=state.queries + outcome.issued,
         refused_in_row=0,
         proposal=None,

@@ -14,6 +14,8 @@ import numpy as np
 from agentic.actions import FindLinked, Read, Search, searches_of
 from agentic.guards.dedup import Admission, Lot, admit, fetch_size
 from agentic.state import Evidence, IssuedQuery
+from standard.domain.answer import Usage
+from standard.llm.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +77,16 @@ class Outcome:
     evidence: Evidence
     issued: tuple[IssuedQuery, ...]
     admissions: tuple[Admission, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of what is new."""
+        return Usage(retrieved_tokens=sum(retrieved_tokens(admission) for admission in self.admissions))
+
+
+def retrieved_tokens(admission: Admission) -> int:
+    """Tokens of the texts that a retrieval brought, estimated."""
+    return sum(estimate_tokens(held.text.raw) for held in admission.new)
 
 
 def vector_of(raw: bytes) -> NDArray[np.float32]:

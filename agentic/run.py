@@ -14,8 +14,10 @@ from agentic.embedding import as_bytes
 from agentic.events import found_event
 from agentic.graph import Channels, RunContext, build_graph, recursion_limit
 from agentic.guards.dedup import Lot, admit
+from agentic.library import retrieved_tokens
 from agentic.settings import AgenticSettings, resolve_limits
 from agentic.state import Evidence, IssuedQuery, RunState
+from standard.domain.answer import Usage
 from standard.domain.errors import FailedPrecondition
 from standard.domain.event import ClarificationAsked, QueryIssued
 from standard.domain.outcome import RouteResult
@@ -165,7 +167,7 @@ def begin(
         evidence=evidence,
         steps=1,
         queries=(issued,),
-        compressed_at=0,
+        usage=Usage(retrieved_tokens=retrieved_tokens(admissions[0])),
     )
     asked = QueryIssued(1, "search", question.text.raw, "the question itself")
     return state, (asked, found_event(issued, admissions[0]))

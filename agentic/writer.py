@@ -14,9 +14,10 @@ from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import CitationMade, TokenEmitted
 from standard.domain.outcome import RouteResult
-from standard.extractive.extract import extract, shipped_model
+from standard.extractive.extract import draft, finish, shipped_model
 from standard.generation import generate
 from standard.llm.protocol import LlmRequest, Message, Purpose
+from standard.pipeline import FILTERED, IN_PART, LLM_BROKE_OFF, OUT_OF_TOKENS, UNCITED, WEAK_EVIDENCE
 from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages
 from standard.retrieval.order import best_at_edges
 from standard.sandbox.prompt import PromptText, join
@@ -108,37 +109,40 @@ async def _generated_result(generated: Generated, emit: Emit) -> RouteResult:
             usage=generated.usage,
         )
     notices = []
-    if generated.finish_reason == "cut":
-        notices.append("the answer broke off before its end")
-    elif generated.finish_reason == "length":
-        notices.append("the answer reached its length limit")
-    elif generated.finish_reason == "content_filter":
-        notices.append("the model's server cut the answer")
+    if generated.finish_reason in _UNFINISHED:
+        notices.append(_UNFINISHED[generated.finish_reason])
     if generated.partial:
-        notices.append("the passages hold only a part of what was asked")
+        notices.append(IN_PART)
     if not generated.citations:
-        notices.append("the answer names no source")
+        notices.append(UNCITED)
     return RouteResult(
         text=generated.text,
         source=AnswerSource.GENERATED,
         outcome=Outcome.ANSWERED_WITH_CAVEAT if notices else Outcome.ANSWERED,
-        stop_reason=StopReason.SUFFICIENT,
+        stop_reason=StopReason.LLM_UNAVAILABLE if generated.finish_reason == "cut" else StopReason.SUFFICIENT,
         citations=generated.citations,
         notices=tuple(notices),
         usage=generated.usage,
     )
 
 
+_UNFINISHED = {"cut": LLM_BROKE_OFF, "length": OUT_OF_TOKENS, "content_filter": FILTERED}
+
+
 async def _extracted(request: AnswerRequest, found: Sequence[RetrievedPassage], emit: Emit) -> RouteResult:
-    extraction = extract(request.question.raw, found, request.term_idf)
     model = shipped_model()
+    extraction = finish(draft(request.question.raw, found, request.term_idf, model=model), None, model=model)
     if not extraction.text or extraction.evidence < model.abstain:
         text = NO_ANSWER_FOUND if found else NOTHING_FOUND
         await emit(TokenEmitted(text))
         return RouteResult(text, AnswerSource.EXTRACTIVE, Outcome.UNANSWERABLE, StopReason.NO_EVIDENCE)
-    await emit(TokenEmitted(extraction.text))
+    shown = 0
     for index, citation in enumerate(extraction.citations):
+        await emit(TokenEmitted(extraction.text[shown : citation.answer_end]))
         await emit(CitationMade(index, citation))
+        shown = citation.answer_end
+    if shown < len(extraction.text):
+        await emit(TokenEmitted(extraction.text[shown:]))
     doubtful = extraction.evidence < model.caveat
     return RouteResult(
         text=extraction.text,
@@ -146,5 +150,5 @@ async def _extracted(request: AnswerRequest, found: Sequence[RetrievedPassage], 
         outcome=Outcome.ANSWERED_WITH_CAVEAT if doubtful else Outcome.ANSWERED,
         stop_reason=StopReason.SUFFICIENT,
         citations=extraction.citations,
-        notices=("the sentences found may not answer the question",) if doubtful else (),
+        notices=(WEAK_EVIDENCE,) if doubtful else (),
     )
