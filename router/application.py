@@ -56,6 +56,7 @@ from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
+from standard.sandbox.scan import scan_chunk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -108,7 +109,9 @@ class Application:
         """Ingest into a collection, which is made when it is missing."""
         await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
         options = IngestOptions(prune=prune, max_bytes=self.settings.limits.document_bytes)
-        return await ingest(self.pool, tenant, collection, incoming, self.embedder, options=options, progress=progress)
+        return await ingest(
+            self.pool, tenant, collection, incoming, self.embedder, options=options, scan=scan_chunk, progress=progress
+        )
 
 
 @asynccontextmanager

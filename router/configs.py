@@ -92,6 +92,8 @@ def agentic_settings(settings: Settings) -> AgenticSettings:
         max_seconds=agentic.max_seconds,
         max_cost_usd=agentic.max_cost_usd,
         controller=agentic.controller,
+        # A server that was given more time than usual is a slow one: its short calls are slow as well.
+        call_seconds=max(base.call_seconds, settings.llm.timeout_seconds / 2),
         answer_seconds=settings.llm.timeout_seconds,
     )
 

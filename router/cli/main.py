@@ -11,7 +11,21 @@ from typing import Any
 
 import typer
 
-from router.cli import ask, bench, classify, config, demo, doctor, evaluate, ingest, migrate, serve, trace
+from router.cli import (
+    ask,
+    bench,
+    check_queries,
+    classify,
+    config,
+    demo,
+    doctor,
+    evaluate,
+    ingest,
+    migrate,
+    scan,
+    serve,
+    trace,
+)
 from router.settings import BadSettings
 from router.telemetry.logs import quiet_logs
 from standard.domain.errors import PointsmanError
@@ -31,7 +45,21 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in (demo, serve, ingest, ask, classify, trace, evaluate, bench, doctor, migrate, config):
+    for module in (
+        demo,
+        serve,
+        ingest,
+        ask,
+        classify,
+        trace,
+        scan,
+        check_queries,
+        evaluate,
+        bench,
+        doctor,
+        migrate,
+        config,
+    ):
         module.register(app)
     return app
 
