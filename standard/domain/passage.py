@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003 - checkpoints are validated by these annotations
+from collections.abc import Mapping  # at run time: checkpoints are validated by these annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
