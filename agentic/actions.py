@@ -7,9 +7,9 @@ request alone, so no model can express them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from standard.domain.answer import Usage
 
@@ -122,6 +122,8 @@ class Proposal:
     `vectors` holds the L2-normalised float32 embedding of each query of the action as bytes, in order: both are looked
     up between proposal and guards, so that guards stay pure.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
     action: Action
     extra_calls: int = 0

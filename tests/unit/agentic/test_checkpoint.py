@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from agentic.actions import Proposal, Search
 from agentic.checkpoint import RunSerializer
 from agentic.settings import AgenticSettings, Limits
-from agentic.state import Evidence, Fact, Held, Judgement, NextMove, RunState
+from agentic.state import Evidence, Fact, Held, IssuedQuery, Judgement, NextMove, RunState
 from standard.domain.errors import FailedPrecondition
 from standard.domain.passage import RetrievedPassage
 from standard.domain.text import UntrustedText
-from tests.support.memory_retriever import passage
+from tests.support.memory_retriever import embed_text, passage
+
+VECTOR = embed_text("wave limit of Petrel").tobytes()
 
 
 def held(ref: int) -> Held:
@@ -31,6 +34,8 @@ def a_run() -> RunState:
         limits=Limits(8, 10_000, 60.0, None, 1_000, 10.0, 0.0),
         evidence=Evidence((held(1), held(2))),
         judgements=(judgement,),
+        queries=(IssuedQuery(1, "hybrid", "When do sailings stop?", vector=VECTOR),),
+        proposal=Proposal(Search("wave limit of Petrel"), vectors=(VECTOR,)),
     )
 
 
