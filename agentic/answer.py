@@ -29,7 +29,8 @@ MIN_ANSWER_TOKENS = 64
 class AnswerRequest:
     """What the writer of an answer gets.
 
-    `held` are the passages to answer from, most useful first. `facts` are what a judge, a plan or a summary holds for
+    `held` are the passages to answer from, most useful first; `recorded` those whose text compression took out of the
+    context and that facts rest on. `facts` are what a judge, a plan or a summary holds for
     known, with source numbers (model output: as untrusted as the passages); `gaps` what is known to be missing and
     `contradictions` where sources disagree. `term_idf` weighs the question's lexemes (it may be empty).
     `max_total_tokens` bounds prompt and answer together.
@@ -38,6 +39,7 @@ class AnswerRequest:
     question: UntrustedText
     history: tuple[Turn, ...]
     held: tuple[Held, ...]
+    recorded: tuple[Held, ...]
     facts: tuple[Fact, ...]
     gaps: tuple[str, ...]
     contradictions: tuple[Fact, ...]
@@ -117,10 +119,12 @@ def answer_request(state: RunState) -> AnswerRequest:
     facts += [
         Fact(result.answer, result.refs) for result in state.branch_results if result.answer and not result.failed
     ]
+    recorded = _recorded(state, facts)
     return AnswerRequest(
         question=state.question,
         history=(*state.history, *_clarifications(state)),
-        held=_most_useful_first(state),
+        held=_most_useful_first(state, needed=not recorded),
+        recorded=recorded,
         facts=tuple(dict.fromkeys(facts)),
         gaps=tuple(dict.fromkeys(gaps)),
         contradictions=tuple(dict.fromkeys(contradictions)),
@@ -143,9 +147,20 @@ def tokens_for_answer(state: RunState) -> int:
     return max(0, state.limits.max_tokens - state.usage.billed_tokens)
 
 
-def _most_useful_first(state: RunState) -> tuple[Held, ...]:
-    """Relevant sources first, then those not judged, in order of acquisition; irrelevant and unread ones last."""
-    shown = [held for held in state.evidence.held if held.full]
+def _recorded(state: RunState, facts: list[Fact]) -> tuple[Held, ...]:
+    """Compressed passages that facts rest on."""
+    refs = {ref for fact in facts for ref in fact.refs}
+    return tuple(held for held in state.evidence.held if held.dropped and held.ref in refs)
+
+
+def _most_useful_first(state: RunState, *, needed: bool) -> tuple[Held, ...]:
+    """Passages of the context: relevant ones first, then those not judged, in order of acquisition.
+
+    Where none is left, all there are: unread and irrelevant ones too; if `needed`, compressed ones as well.
+    """
+    shown = [held for held in state.evidence.held if held.full and not held.dropped]
+    if not shown and not needed:
+        return ()
 
     def rank(held: Held) -> tuple[int, int]:
         return ({True: 0, None: 1, False: 2}[held.relevant], held.ref)

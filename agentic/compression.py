@@ -1,14 +1,38 @@
-"""Compression of the context (types; the work follows)."""
+"""Prevents: a context that grows with every step until it no longer fits, costs too much, or hides what matters.
+
+Every few steps a model turns the raw passages into a short record: facts, open questions and contradictions, each with
+the sources that say so. The passages' text leaves the context, their numbers and ids stay, and the final answer sees
+the sentences that bear the facts out. Snippets are never compressed, and nothing is if it would grow.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from agentic.calls import ask_structured
+from agentic.prompting import DATA_RULE, fact_text, note_sections, question_sections, source_sections
+from agentic.replies import Claim, Line, closed, first_items, known_fact
+from agentic.state import Evidence, Fact, Summary
 from standard.domain.answer import Usage
+from standard.llm.protocol import Purpose
+from standard.sandbox.prompt import PromptText, instruction, join
+from standard.sandbox.render import visible_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from agentic.state import RunState
+    from standard.llm.protocol import Llm
+    from standard.sandbox.render import Marker
+
+MAX_FACTS = 24
+_SECTION_TOKENS = 60
+"""Tags and headers of one passage in a prompt."""
+_OUTPUT_TOKENS = 900
+"""300 words with their tags, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +52,125 @@ class Compress(Protocol):
     async def __call__(self, state: RunState) -> Compressed:
         """Compress if it pays. May raise LlmUnavailable or UnreadableOutput."""
         ...
+
+
+class SummaryReply(BaseModel):
+    """The record as the model writes it."""
+
+    model_config = ConfigDict(extra="ignore")
+    facts: Annotated[list[Claim], BeforeValidator(first_items(MAX_FACTS))]
+    open_questions: Annotated[list[Line], BeforeValidator(first_items(8))] = []
+    contradictions: Annotated[list[Claim], BeforeValidator(first_items(8))] = []
+
+
+_TEXT: Mapping[str, object] = {"type": "string"}
+_CLAIMS: Mapping[str, object] = {
+    "type": "array",
+    "items": closed({"text": _TEXT, "sources": {"type": "array", "items": _TEXT}}),
+}
+SUMMARY_SCHEMA = closed(
+    {"facts": _CLAIMS, "open_questions": {"type": "array", "items": _TEXT}, "contradictions": _CLAIMS}
+)
+
+_SYSTEM = join(
+    "\n\n",
+    [
+        instruction(
+            "You keep the record of a search: a short account of what the sources say on one question, so that "
+            "their text need not be read again."
+        ),
+        DATA_RULE,
+        instruction("""\
+Reply with one JSON object:
+- "facts": every statement of the sources that may help to answer the question, one sentence each, with the tags of its
+  sources (["S1"]). Keep names, numbers, dates, units and conditions exactly as they stand. Keep earlier notes (K1 …)
+  that still hold, with their sources. Leave out what has no bearing on the question.
+- "open_questions": what the question needs and no source states.
+- "contradictions": where sources disagree, with the tags of both.
+Nothing from your own memory."""),
+    ],
+)
+
+
+class LlmCompressor:
+    """Compresses with the model."""
+
+    def __init__(self, llm: Llm) -> None:
+        self._llm = llm
+
+    async def __call__(self, state: RunState) -> Compressed:
+        """Compress all full passages of the context. Raises LlmUnavailable, UnreadableOutput."""
+        held = state.evidence.in_context
+
+        def prompt(marker: Marker) -> PromptText:
+            return join(
+                "\n\n",
+                [
+                    question_sections(state, marker),
+                    *note_sections("Known before:", "K", [fact_text(fact) for fact in known_facts(state)], marker),
+                    instruction("The sources:"),
+                    source_sections(held, marker),
+                    instruction("Write 200 to 300 words in all, fewer where the sources hold less."),
+                ],
+            )
+
+        read = await ask_structured(
+            self._llm,
+            state,
+            Purpose.COMPRESS,
+            _SYSTEM,
+            prompt,
+            SummaryReply,
+            SUMMARY_SCHEMA,
+            max_tokens=_OUTPUT_TOKENS,
+        )
+        before = self._context_tokens(state)
+        summary = summary_of(read.reply, state)
+        after_state = _dropped(state, summary)
+        after = self._context_tokens(after_state)
+        if after >= before:
+            return Compressed(state, before, before, usage=read.usage)
+        ids = tuple(item.passage.passage_id for item in held)
+        return Compressed(after_state, before, after, ids, read.usage)
+
+    def _context_tokens(self, state: RunState) -> int:
+        return context_tokens(state, self._llm)
+
+
+def context_tokens(state: RunState, llm: Llm) -> int:
+    """Tokens of the passages and the record that a prompt of this run would hold."""
+    passages = sum(llm.count_tokens(visible_text(item.text)) + _SECTION_TOKENS for item in state.evidence.in_context)
+    return passages + llm.count_tokens("\n".join(_lines(state.summary)))
+
+
+def _lines(summary: Summary | None) -> Sequence[str]:
+    if summary is None:
+        return ()
+    return [*map(fact_text, summary.facts), *summary.open_questions, *map(fact_text, summary.contradictions)]
+
+
+def known_facts(state: RunState) -> tuple[Fact, ...]:
+    """What an earlier record and the last judgement hold for known, without repeats."""
+    facts = list(state.summary.facts) if state.summary is not None else []
+    if state.last_judgement is not None and state.last_judgement.by == "llm":
+        facts += state.last_judgement.known
+    return tuple(dict.fromkeys(facts))
+
+
+def summary_of(reply: SummaryReply, state: RunState) -> Summary:
+    """The reply as a record. A known fact none of whose sources the reply still names is carried over as it was."""
+    facts = [known_fact(claim, state) for claim in reply.facts]
+    named = {ref for fact in facts for ref in fact.refs}
+    facts += [fact for fact in known_facts(state) if fact.refs and not named.issuperset(fact.refs)]
+    return Summary(
+        facts=tuple(dict.fromkeys(facts)),
+        open_questions=tuple(reply.open_questions),
+        contradictions=tuple(known_fact(claim, state) for claim in reply.contradictions),
+        step=state.steps,
+    )
+
+
+def _dropped(state: RunState, summary: Summary) -> RunState:
+    gone = {item.ref for item in state.evidence.in_context}
+    held = tuple(replace(item, dropped=True) if item.ref in gone else item for item in state.evidence.held)
+    return replace(state, evidence=Evidence(held), summary=summary)

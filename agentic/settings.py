@@ -38,15 +38,11 @@ class GuardSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompressionSettings:
-    """When raw passages give way to a summary: every `every_steps` (>= 1) steps once `min_passages` full ones are held.
-
-    `target_words` (50-1000) is the length asked for.
-    """
+    """When a record replaces raw passages: every `every_steps` (>= 1) steps once `min_passages` full ones are held."""
 
     enabled: bool = True
     every_steps: int = 3
     min_passages: int = 4
-    target_words: int = 250
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ class Evidence:
 
     @property
     def in_context(self) -> tuple[Held, ...]:
-        """The passages whose full text a prompt would show."""
-        return tuple(item for item in self.held if item.full and not item.dropped)
+        """The passages whose full text a prompt would show: read, not compressed, not judged irrelevant."""
+        return tuple(item for item in self.held if item.full and not item.dropped and item.relevant is not False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentic.prompting import fact_text, note_sections, tag_of
+from standard.citations.quote import QuotedPassage
 from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import CitationMade, TokenEmitted
 from standard.domain.outcome import RouteResult
+from standard.domain.text import UntrustedText
 from standard.extractive.extract import draft, finish, shipped_model
 from standard.generation import generate
 from standard.llm.protocol import LlmRequest, Message, Purpose
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agentic.answer import AnswerRequest
-    from agentic.state import Held
+    from agentic.state import Fact, Held
     from standard.domain.event import Emit
     from standard.domain.passage import RetrievedPassage
     from standard.generation import Generated
@@ -53,26 +55,37 @@ class StandardWriter:
             raise LlmUnavailable("no language model is configured", kind="connect")
         output = min(self._answer_tokens, max(64, request.max_total_tokens // 2))
         chosen = fit(self._llm, request, request.max_total_tokens - output)
-        shown = best_at_edges(chosen)
+        shown = (*best_at_edges(chosen), *(excerpt(held, request.facts) for held in request.recorded))
         call = LlmRequest(
             purpose=Purpose.ANSWER,
             messages=with_marker(lambda marker: prompt(request, shown, marker)),
             max_tokens=output,
             timeout_seconds=max(0.05, request.timeout_seconds),
         )
-        sources = [TaggedPassage(tag_of(held.ref), held.passage) for held in shown]
+        everything = {held.ref: held for held in (*request.held, *request.recorded)}
+        sources = [TaggedPassage(tag_of(held.ref), everything[held.ref].passage) for held in shown]
         return await _generated_result(await generate(self._llm, call, sources, emit), emit)
 
     async def extract(self, request: AnswerRequest, emit: Emit) -> RouteResult:
         """Answer with sentences of the passages, or say that they hold none."""
-        found = [held.found for held in request.held[:MAX_EXTRACT_PASSAGES]]
+        found = [held.found for held in (*request.held, *request.recorded)[:MAX_EXTRACT_PASSAGES]]
         return await _extracted(request, found, emit)
 
 
+def excerpt(held: Held, facts: Sequence[Fact]) -> Held:
+    """A compressed passage cut to the sentences that bear out the facts which rest on it."""
+    passage = QuotedPassage(held.passage)
+    spans = sorted({passage.best_match(fact.text)[1] for fact in facts if held.ref in fact.refs})
+    text = held.passage.text.raw
+    return replace(held, section=UntrustedText(" … ".join(text[start:end] for start, end in spans) or text[:400]))
+
+
 def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:
-    """The most useful passages that fit into a prompt of this many tokens; at least one, cut only by the sandbox."""
+    """The most useful passages that fit into a prompt of this many tokens; at least one if there is any."""
     notes = [fact_text(fact) for fact in (*request.facts, *request.contradictions)] + list(request.gaps)
-    left = tokens - _PROMPT_OVERHEAD - llm.count_tokens("\n".join([request.question.raw, *notes]))
+    excerpts = [excerpt(held, request.facts).text.raw for held in request.recorded]
+    left = tokens - _PROMPT_OVERHEAD - llm.count_tokens("\n".join([request.question.raw, *notes, *excerpts]))
+    left -= _SECTION_OVERHEAD * len(excerpts)
     chosen: list[Held] = []
     for held in request.held:
         cost = llm.count_tokens(visible_text(held.text)) + _SECTION_OVERHEAD

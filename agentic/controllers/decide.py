@@ -6,9 +6,9 @@ of its own passages, not of all before it. A second call is made only where a gu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentic.actions import MAX_QUERY_LENGTH, Ask, FindLinked, Finish, Malformed, Proposal, Search
 from agentic.calls import ask_structured
@@ -23,7 +23,8 @@ from agentic.prompting import (
     refused_proposals,
     source_sections,
 )
-from agentic.state import Fact, Judgement, NextMove
+from agentic.replies import Claims, Line, Lines, Refs, closed, known_fact
+from agentic.state import Judgement, NextMove
 from agentic.structured import UnreadableOutput
 from standard.llm.protocol import Purpose
 from standard.sandbox.prompt import PromptText, instruction, join
@@ -36,55 +37,17 @@ if TYPE_CHECKING:
     from standard.llm.protocol import Llm
     from standard.sandbox.render import Marker
 
-MAX_ITEMS = 10
-MAX_TEXT = 400
-
 _JUDGE_TOKENS = 700
 _REWRITE_TOKENS = 250
-
-
-def _clip(value: object) -> object:
-    return value[:MAX_TEXT] if isinstance(value, str) else value
-
-
-def _first_items(value: object) -> object:
-    return value[:MAX_ITEMS] if isinstance(value, list) else value
-
-
-def _refs(value: object) -> object:
-    """Source numbers as models write them: 3, "3", "S3", "[S3]"; what is none of these is left out."""
-    if not isinstance(value, list):
-        return value
-    found = []
-    for item in value[: 4 * MAX_ITEMS]:
-        digits = item.strip("[] sS") if isinstance(item, str) else item
-        if isinstance(digits, int) and not isinstance(digits, bool):
-            found.append(digits)
-        elif isinstance(digits, str) and digits.isascii() and digits.isdigit() and len(digits) < 6:
-            found.append(int(digits))
-    return found
-
-
-Line = Annotated[str, BeforeValidator(_clip)]
-Lines = Annotated[list[Line], BeforeValidator(_first_items)]
-Refs = Annotated[list[int], BeforeValidator(_refs)]
-
-
-class Claim(BaseModel):
-    """A statement and its sources."""
-
-    model_config = ConfigDict(extra="ignore")
-    text: Line
-    sources: Refs = []
 
 
 class JudgeReply(BaseModel):
     """The judge's reply: the checklist, a score, and the next move."""
 
     model_config = ConfigDict(extra="ignore")
-    known: Annotated[list[Claim], BeforeValidator(_first_items)] = []
+    known: Claims = []
     missing: Lines = []
-    contradictions: Annotated[list[Claim], BeforeValidator(_first_items)] = []
+    contradictions: Claims = []
     relevant: Refs = []
     score: float = Field(ge=0.0, le=1.0)
     next: Literal["answer", "search", "links", "ask", "unanswerable"]
@@ -111,12 +74,7 @@ _TEXT: Mapping[str, object] = {"type": "string"}
 _TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
 _CLAIMS: Mapping[str, object] = {
     "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"text": _TEXT, "sources": _TEXTS},
-        "required": ["text", "sources"],
-        "additionalProperties": False,
-    },
+    "items": closed({"text": _TEXT, "sources": _TEXTS}),
 }
 _MOVE: Mapping[str, object] = {
     "next": {"type": "string", "enum": ["answer", "search", "links", "ask", "unanswerable"]},
@@ -135,17 +93,8 @@ _CHECKLIST: Mapping[str, object] = {
 }
 
 
-def _closed(properties: Mapping[str, object]) -> Mapping[str, object]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-JUDGE_SCHEMA = _closed({**_CHECKLIST, **_MOVE})
-REWRITE_SCHEMA = _closed(_MOVE)
+JUDGE_SCHEMA = closed({**_CHECKLIST, **_MOVE})
+REWRITE_SCHEMA = closed(_MOVE)
 
 _MOVES = instruction("""\
 "next" is one of
@@ -292,9 +241,9 @@ def judgement_of(reply: JudgeReply, state: RunState) -> Judgement:
         step=state.steps,
         score=reply.score,
         sufficient=complete or (reply.next == "answer" and reply.score >= 0.5),
-        known=tuple(_fact(claim, state) for claim in reply.known),
+        known=tuple(known_fact(claim, state) for claim in reply.known),
         missing=tuple(reply.missing),
-        contradictions=tuple(_fact(claim, state) for claim in reply.contradictions),
+        contradictions=tuple(known_fact(claim, state) for claim in reply.contradictions),
         by="llm",
         next=_move_of(reply, state),
     )
@@ -327,7 +276,3 @@ def _move_of(reply: JudgeReply | RewriteReply, state: RunState) -> NextMove:
         case _:
             kind = reply.next
     return NextMove(kind, reply.query.strip(), refs, reply.question.strip(), tuple(reply.options), reply.reason)
-
-
-def _fact(claim: Claim, state: RunState) -> Fact:
-    return Fact(claim.text, tuple(dict.fromkeys(ref for ref in claim.sources if state.evidence.by_ref(ref))))
