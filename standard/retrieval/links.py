@@ -92,9 +92,11 @@ def titles_sql(generation_id: int, dimensions: int, distance: Distance, clause: 
     return f"""
 select c.chunk_key, c.embedding::halfvec({dimensions}) {distance.operator} %(vector)b::halfvec({dimensions}) as distance
 from (select distinct title_key(span) as key from unnest(%(spans)s::text[]) span) wanted
-join document d on title_key(d.title) = wanted.key
-join chunk c on c.generation_id = {generation_id} and c.document_key = d.document_key
-where {clause} and c.verdict <> 'quarantine'
+cross join lateral (
+    select d.document_key from document d where title_key(d.title) = wanted.key and {clause} limit {MAX_TITLES}
+) titled  -- a limit within keeps the planner from hashing every title of the collection
+join chunk c on c.generation_id = {generation_id} and c.document_key = titled.document_key
+where c.verdict <> 'quarantine'
 order by 2, 1
 limit %(limit)s
 """  # noqa: S608 - integers, an operator of the enumeration, and a clause made of constants and placeholders
@@ -109,9 +111,16 @@ def links_sql(generation_id: int, dimensions: int, distance: Distance, clause: s
     """
     return f"""
 with titled as (
-    select d.document_key, {TITLE}::float8 as strength, min(wanted.rank) as rank from (select title_key(span) as key,
-    rank from unnest(%(spans)s::text[], %(span_ranks)s::int[]) s(span, rank)) wanted join document d on
-    title_key(d.title) = wanted.key where {clause} group by d.document_key
+    select found.document_key, {TITLE}::float8 as strength, min(wanted.rank) as rank
+    from (
+        select title_key(span) as key, min(rank) as rank
+        from unnest(%(spans)s::text[], %(span_ranks)s::int[]) s(span, rank)
+        group by 1
+    ) wanted
+    cross join lateral (
+        select d.document_key from document d where title_key(d.title) = wanted.key and {clause} limit {MAX_TITLES}
+    ) found
+    group by found.document_key
 ), in_title as (
     select found.document_key, {IN_TITLE}::float8 as strength, min(wanted.rank) as rank
     from unnest(%(names)s::text[], %(name_ranks)s::int[]) wanted(name, rank)
@@ -170,12 +179,15 @@ with titled as (
     union all
     select chunk_key, strength, rank from mentioned
 )
-select distinct on (c.chunk_key) c.chunk_key,
-    c.embedding::halfvec({dimensions}) {distance.operator} %(vector)b::halfvec({dimensions}) as distance,
-    linked.strength, linked.rank
+select distinct on (linked.chunk_key) linked.chunk_key, target.distance, linked.strength, linked.rank
 from linked
-join chunk c on c.generation_id = {generation_id} and c.chunk_key = linked.chunk_key
-join document d on d.document_key = c.document_key
-where {clause} and c.verdict <> 'quarantine' and d.document_id <> all(%(documents)s::text[])
-order by c.chunk_key, linked.strength / (2 + linked.rank) desc
+cross join lateral (
+    select c.embedding::halfvec({dimensions}) {distance.operator} %(vector)b::halfvec({dimensions}) as distance
+    from chunk c
+    join document d on d.document_key = c.document_key
+    where c.generation_id = {generation_id} and c.chunk_key = linked.chunk_key
+      and {clause} and c.verdict <> 'quarantine' and d.document_id <> all(%(documents)s::text[])
+    limit 1
+) target
+order by linked.chunk_key, linked.strength / (2 + linked.rank) desc
 """  # noqa: S608 - as above, and constants of this module
