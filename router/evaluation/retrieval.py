@@ -30,6 +30,7 @@ from standard.domain.passage import Scope
 from standard.retrieval.fusion import Leg, reciprocal_rank_fusion
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever, RetrievalSettings
+from standard.retrieval.together import all_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -110,11 +111,12 @@ async def ingest_set(
     name = f"{qa.name}-{qa.sliced}" if qa.sliced else qa.name
     identity = EmbedderIdentity(embedder.id, embedder.checksum, embedder.dimensions)
     try:
-        existing = await get_collection(pool, TENANT, name)
-        if existing.embedder != identity:
-            await delete_collection(pool, TENANT, name)
-            raise NotFound(name)
+        made_by: EmbedderIdentity | None = (await get_collection(pool, TENANT, name)).embedder
     except NotFound:
+        made_by = None
+    if made_by is not None and made_by != identity:
+        await delete_collection(pool, TENANT, name)
+    if made_by != identity:
         await create_collection(pool, TENANT, name, embedder=identity)
 
     async def documents() -> AsyncIterator[SourceDocument]:
@@ -158,10 +160,8 @@ async def _ask(
         report(done)
         return figures, legs
 
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(question)) for question in qa.questions]
     result = _Measured(qa)
-    for figures, legs in (task.result() for task in tasks):
+    for figures, legs in await all_of([one(question) for question in qa.questions]):
         for leg in LEGS:
             result.scores[leg].append(figures[leg])
         result.asked.append(legs)
