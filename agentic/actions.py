@@ -70,10 +70,14 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Adopt a plan in the place of an earlier one. Free: its branches cost a step each when they are searched."""
+    """Adopt a plan in the place of an earlier one. Free: its branches cost a step each when they are searched.
+
+    `by_rules`: nobody will answer its branches one by one; they only widen the search.
+    """
 
     branches: tuple[Branch, ...]
     reason: str = ""
+    by_rules: bool = False
     kind: Literal["plan"] = "plan"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -111,13 +112,15 @@ def answer_request(state: RunState) -> AnswerRequest:
     summary = state.summary
     facts = list(summary.facts) if summary is not None else []
     contradictions = list(summary.contradictions) if summary is not None else []
-    gaps = [branch.question for branch in state.plan if _failed(state, branch.id)]
+    gaps = list(open_branches(state))
     if judgement is not None and judgement.by == "llm":
         facts += judgement.known
         contradictions += judgement.contradictions
-        gaps += judgement.missing
+        gaps += judgement.missing if not gaps else ()
     facts += [
-        Fact(result.answer, result.refs) for result in state.branch_results if result.answer and not result.failed
+        Fact(f"{result.question} -> {result.answer}", result.refs)
+        for result in state.branch_results
+        if not result.failed
     ]
     recorded = _recorded(state, facts)
     return AnswerRequest(
@@ -170,8 +173,20 @@ def _most_useful_first(state: RunState, *, needed: bool) -> tuple[Held, ...]:
     return tuple(useful or ranked)
 
 
-def _failed(state: RunState, branch: str) -> bool:
-    return any(result.branch == branch and result.failed for result in state.branch_results)
+def open_branches(state: RunState) -> tuple[str, ...]:
+    """The sub-questions of the plan that have no answer, for the reader."""
+    if state.plan_by_rules:
+        return ()
+    results = {result.branch: result for result in state.branch_results}
+    return tuple(
+        results[branch.id].question if branch.id in results else _without_places(branch.question)
+        for branch in state.plan
+        if branch.id not in results or results[branch.id].failed
+    )
+
+
+def _without_places(question: str) -> str:
+    return " ".join(re.sub(r"\{b\d+\}", "…", question).split())
 
 
 async def _unanswerable(state: RunState, reason: StopReason, emit: Emit) -> RouteResult:
@@ -204,7 +219,7 @@ def _settle(state: RunState, result: RouteResult, reason: StopReason, notices: t
             caveats.append("the search ended before everything asked for was found")
         if judgement is not None and judgement.contradictions:
             caveats.append("the sources contradict each other")
-        caveats += [f"not found: {branch.question}" for branch in state.plan if _failed(state, branch.id)]
+        caveats += [f"not found: {question}" for question in open_branches(state)]
         if caveats:
             outcome = Outcome.ANSWERED_WITH_CAVEAT
             notices = (*notices, *caveats)

@@ -158,7 +158,11 @@ async def judge(state: RunState, context: RunContext) -> RunState:
         )
         new_relevant = sum(item.ref in judged.relevant for item in held if item.step > judged_until)
         state = replace(state, evidence=Evidence(held))
-    state = replace(state, judgements=(*state.judgements, judged.judgement))
+    state = replace(
+        state,
+        judgements=(*state.judgements, judged.judgement),
+        branch_results=state.branch_results + judged.results,
+    )
     await context.emit(sufficiency_event(judged.judgement))
     return _count_gain(state, sum(query.new for query in fresh), new_relevant)
 
@@ -231,6 +235,9 @@ async def guard(state: RunState, context: RunContext) -> RunState:
             return _refuse(state, proposal, ruling.trips[-1].guard, reason)
         case Allow():
             pass
+    kept = searches_of(ruling.proposal.action)
+    dropped = tuple(search.query for search in searches_of(proposal.action) if search not in kept)
+    state = replace(state, dropped_queries=state.dropped_queries + dropped)
     action = ruling.proposal.action
     if isinstance(action, Finish):
         return replace(state, proposal=None).end(_ending_of(action))
@@ -249,7 +256,12 @@ async def act(state: RunState, context: RunContext) -> RunState:
     if isinstance(proposal.action, Plan):
         await context.emit(plan_event(proposal.action))
         return replace(
-            state, plan=proposal.action.branches, plans_made=state.plans_made + 1, proposal=None, refused_in_row=0
+            state,
+            plan=proposal.action.branches,
+            plan_by_rules=proposal.action.by_rules,
+            plans_made=state.plans_made + 1,
+            proposal=None,
+            refused_in_row=0,
         )
     for body in query_events(state, proposal.action):
         await context.emit(body)

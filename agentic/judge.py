@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from agentic.coverage import content_terms, covered, stems
-from agentic.state import Fact, Judgement
+from agentic.state import BranchResult, Fact, Judgement
 from standard.domain.answer import Usage
 
 if TYPE_CHECKING:
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A judgement, what it cost, and which source numbers it calls relevant; None where it does not say."""
+    """A judgement, what it cost, and which source numbers it calls relevant; None where it does not say.
+
+    `results` are the ends of a plan's branches that it brought.
+    """
 
     judgement: Judgement
     relevant: frozenset[int] | None = None
     usage: Usage = Usage()
+    results: tuple[BranchResult, ...] = ()
 
 
 class Judge(Protocol):

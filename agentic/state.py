@@ -148,6 +148,7 @@ class BranchResult:
     """How a branch of the plan ended. `failed` branches are named as gaps in the answer."""
 
     branch: str
+    question: str = ""
     answer: str = ""
     refs: tuple[int, ...] = ()
     failed: bool = False
@@ -179,9 +180,9 @@ class RunState:
     `term_idf` pairs lexemes of the question with their inverse document frequency, as the first retrieval told it.
     `steps` counts executed retrieval actions, the first retrieval included. `elapsed_seconds` is wall clock over all
     attempts; `remaining_seconds` what deadline and cap leave at this moment (both are stamped by the graph before a
-    node runs). `stale_steps` and `refused_in_row` count consecutive steps without gain and refusals. `llm_failed` is
-    set once the model is given up on for control (to the kind of failure): from then on the offline controller and
-    judge carry the run.
+    node runs). `dropped_queries` were taken out of an action of several since earlier ones had asked. `stale_steps` and
+    `refused_in_row` count consecutive steps without gain and refusals. `llm_failed` is set once the model is given up
+    on for control (to the kind of failure): from then on the offline controller and judge carry the run.
     """
 
     question: UntrustedText
@@ -196,9 +197,11 @@ class RunState:
     judgements: tuple[Judgement, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     refused_in_row: int = 0
+    dropped_queries: tuple[str, ...] = ()
     stale_steps: int = 0
     proposal: Proposal | None = None
     plan: tuple[Branch, ...] = ()
+    plan_by_rules: bool = False
     plans_made: int = 0
     branch_results: tuple[BranchResult, ...] = ()
     summary: Summary | None = None

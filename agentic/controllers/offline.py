@@ -44,9 +44,9 @@ def next_action(state: RunState) -> Action:
         parts = split_question(_need(state))
         if parts:
             branches = tuple(Branch(id=f"p{index}", question=part) for index, part in enumerate(parts, start=1))
-            return Plan(branches, reason="the question joins several lookups")
+            return Plan(branches, reason="the question joins several lookups", by_rules=True)
     issued = {query.branch for query in state.queries}
-    refused = {refusal.query for refusal in state.refusals}
+    refused = {refusal.query for refusal in state.refusals} | set(state.dropped_queries)
     pending = [
         branch
         for branch in state.plan
