@@ -17,6 +17,8 @@ from docx.text.paragraph import Paragraph
 from standard.corpus.readers.extracted import (
     Extracted,
     check_archive,
+    joined,
+    may_be_heading,
     one_line,
     table_lines,
     title_from,
@@ -44,16 +46,7 @@ def read_docx(stream: BinaryIO) -> Extracted:
     document = docx.Document(stream)
     blocks = list(_blocks(document, 0))
     title = document.core_properties.title or ""
-    return Extracted(title=title_from(title), text=_joined(blocks))
-
-
-def _joined(blocks: list[str]) -> str:
-    parts: list[str] = []
-    for before, block in zip(["", *blocks], blocks, strict=False):
-        if parts:
-            parts.append("\n" if block.startswith("- ") and before.startswith("- ") else "\n\n")
-        parts.append(block)
-    return "".join(parts)
+    return Extracted(title=title_from(title), text=joined(blocks))
 
 
 def _blocks(container: Document | _Cell, depth: int) -> Iterator[str]:
@@ -74,6 +67,9 @@ def _paragraph(paragraph: Paragraph) -> str:
         return f"# {one_line(text)}"
     if heading := _HEADING.match(style):
         return "#" * int(heading[1]) + " " + one_line(text)
+    bold = [bool(run.bold) for run in paragraph.runs if run.text.strip()]
+    if "\n" not in text and bold and all(bold) and may_be_heading(text):
+        return f"#### {text}"
     if _LIST.match(style) or paragraph._p.find(f"{qn('w:pPr')}/{_NUMBERING}") is not None:
         return f"- {one_line(text)}"
     return "\n".join(one_line(line) for line in text.split("\n"))

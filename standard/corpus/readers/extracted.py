@@ -62,6 +62,25 @@ def title_from(*candidates: str) -> str:
     return next((line[:MAX_TITLE] for text in candidates if (line := one_line(text))), "")
 
 
+def joined(blocks: list[str]) -> str:
+    """Join blocks by blank lines; list items that follow one another by line ends alone."""
+    parts: list[str] = []
+    for before, block in zip(["", *blocks], blocks, strict=False):
+        if parts:
+            parts.append("\n" if _is_item(block) and _is_item(before) else "\n\n")
+        parts.append(block)
+    return "".join(parts)
+
+
+def _is_item(block: str) -> bool:
+    return block.lstrip(" ").startswith("- ")
+
+
+def may_be_heading(text: str) -> bool:
+    """Tell whether a line set in bold reads like a heading: short, and no sentence."""
+    return len(text) <= 100 and text[-1] not in ".!?,;。！？"
+
+
 def table_lines(rows: list[list[str]]) -> str:
     """Return a table the Markdown way, its first row as the header; "" for one without content."""
     width = max((len(row) for row in rows), default=0)

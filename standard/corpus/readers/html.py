@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 from selectolax.lexbor import LexborHTMLParser
 
-from standard.corpus.readers.extracted import Extracted, Unreadable, decode_text, one_line, table_lines, title_from
+from standard.corpus.readers.extracted import (
+    Extracted,
+    Unreadable,
+    decode_text,
+    joined,
+    one_line,
+    table_lines,
+    title_from,
+)
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -29,7 +37,7 @@ _DROPPED = frozenset(_DROPPED_TAGS.split())
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _NESTING_TAGS = (
-    "div span section article main header aside blockquote figure ul ol dl details table form fieldset center a b i u s "
+    "div span section article main header aside blockquote figure ul ol dl details table form fieldset center b i u s "
     "em strong font big small sub sup code tt label ins del"
 )
 _NESTING = re.compile(rf"<(/?)(?:{'|'.join(_NESTING_TAGS.split())})(?=[\s>/])", re.IGNORECASE)
@@ -164,17 +172,7 @@ def _render(root: LexborNode) -> str:
             out.close()
         stack += [(child, False) for child in reversed(list(node.iter(include_text=True)))]
     out.close()
-    return _joined(out.blocks)
-
-
-def _joined(blocks: list[str]) -> str:
-    """Join blocks by blank lines; list items that follow one another by line ends alone."""
-    parts: list[str] = []
-    for before, block in zip(["", *blocks], blocks, strict=False):
-        if parts:
-            parts.append("\n" if block.startswith("- ") and before.startswith("- ") else "\n\n")
-        parts.append(block)
-    return "".join(parts)
+    return joined(out.blocks)
 
 
 def _inline(node: LexborNode) -> str:

@@ -1,4 +1,7 @@
-"""Slides: title, texts, tables and speaker notes of each, in order; hidden slides are left out."""
+"""Slides: title, texts, tables and speaker notes of each, in order.
+
+Hidden slides are left out: what nobody is shown is neither searched nor cited.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from pptx.shapes.group import GroupShape
 from standard.corpus.readers.extracted import (
     Extracted,
     check_archive,
+    joined,
+    may_be_heading,
     one_line,
     table_lines,
     title_from,
@@ -67,9 +72,17 @@ def _flat(shapes: Iterable[BaseShape]) -> Iterator[BaseShape]:
 
 
 def _paragraphs(frame: TextFrame) -> str:
-    """Return the paragraphs of a frame, one a line; several are a list, as they are on a slide."""
-    lines = [(one_line(without_debris(paragraph.text)), paragraph.level) for paragraph in frame.paragraphs]
-    lines = [(line, level) for line, level in lines if line]
-    if len(lines) == 1:
-        return lines[0][0]
-    return "\n".join("  " * level + f"- {line}" for line, level in lines)
+    """Return the paragraphs of a frame, one a line: several are a list, as they are on a slide; bold ones head it."""
+    paragraphs = [
+        (paragraph, text) for paragraph in frame.paragraphs if (text := one_line(without_debris(paragraph.text)))
+    ]
+    blocks = []
+    for paragraph, text in paragraphs:
+        bold = [bool(run.font.bold) for run in paragraph.runs if run.text.strip()]
+        if len(paragraphs) > 1 and bold and all(bold) and may_be_heading(text):
+            blocks.append(f"### {text}")
+        elif len(paragraphs) == 1:
+            blocks.append(text)
+        else:
+            blocks.append("  " * paragraph.level + f"- {text}")
+    return joined(blocks)
