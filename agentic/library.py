@@ -162,7 +162,8 @@ async def _read(state: RunState, action: Read, library: Library, scope: Scope) -
     if held is None:  # the malformed_output guard refuses this; a hole there must not end a run
         return Outcome(state.evidence, (IssuedQuery(state.steps + 1, "read", ""),), (Admission((), 0),))
     section = await library.read_section(scope, held.passage, neighbours=action.neighbours)
-    read = replace(held, full=True, dropped=False, section=section, neighbours=action.neighbours)
+    # What was read is new to a judge, whatever it said of the piece.
+    read = replace(held, full=True, dropped=False, relevant=None, section=section, neighbours=action.neighbours)
     evidence = Evidence(tuple(read if item.ref == read.ref else item for item in state.evidence.held))
     gained = len(section) > len(held.passage.text) or not held.full or held.dropped
     issued = IssuedQuery(state.steps + 1, "read", held.passage.title.raw[:200], b"", int(gained), int(not gained))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import LiteralString
 
-    from agentic.state import Fact, Held, RunState
+    from agentic.state import Fact, Held, IssuedQuery, RunState
     from standard.sandbox.render import Marker
 
 DATA_RULE = instruction(
@@ -54,11 +54,14 @@ def question_sections(state: RunState, marker: Marker) -> PromptText:
 
 
 def note_sections(title: LiteralString, prefix: str, texts: Sequence[str], marker: Marker) -> list[PromptText]:
-    """Short texts under tags of ours with a line of ours above them; nothing for none."""
+    """Short texts in one section, a numbered line each, with a line of ours above; nothing for none.
+
+    One section, since each costs two keys (some sixty tokens), which is more than most notes.
+    """
     if not texts:
         return []
-    notes = {f"{prefix}{number}": UntrustedText(text) for number, text in enumerate(texts, 1)}
-    return [instruction(title), render_notes(notes, marker)]
+    lines = "\n".join(f"{prefix}{number}: {' '.join(text.split())}" for number, text in enumerate(texts, 1))
+    return [instruction(title), render_notes({prefix: UntrustedText(lines)}, marker)]
 
 
 def fact_text(fact: Fact) -> str:
@@ -67,8 +70,17 @@ def fact_text(fact: Fact) -> str:
 
 
 def past_queries(state: RunState) -> list[str]:
-    """The queries that were made, with what they brought."""
-    return [f"{query.query} ({query.action}; {query.new} new sources)" for query in state.queries]
+    """The queries that were made, with what they brought: new sources, and how many of these were of use."""
+    return [_past_query(query, state) for query in state.queries]
+
+
+def _past_query(query: IssuedQuery, state: RunState) -> str:
+    what = "the question itself" if query.query == state.question.raw else query.query
+    how = f"{query.action} " if query.action in {"link", "read"} else ""
+    judged = [held for held in state.evidence.held if held.step == query.step and held.branch == query.branch]
+    if not judged or any(held.relevant is None for held in judged):
+        return f"{how}{what} ({query.new} new sources)"
+    return f"{how}{what} ({query.new} new sources, {sum(held.relevant is True for held in judged)} of use)"
 
 
 def refused_proposals(state: RunState) -> list[str]:

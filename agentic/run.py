@@ -55,6 +55,10 @@ class AgenticParts:
     compress: Compress | None = None
     checkpointer: BaseCheckpointSaver[str] | None = None
 
+    def pattern(self, controller: str | None) -> Pattern:
+        """The pattern of that name, or of the settings; the offline one where it is not at hand."""
+        return self.patterns.get(controller or self.settings.controller, self.offline)
+
     @property
     def has_llm(self) -> bool:
         """Is a language model configured?"""
@@ -103,7 +107,8 @@ async def answer_agentic(
     clarification ends it. Every cap ends in the best answer there is. Raises DatabaseUnavailable or EmbedderUnavailable
     only where nothing was found yet; cancelling it stops the work under way.
     """
-    state, opening = begin(question, first, vector, parts.settings)
+    pattern = parts.pattern(controller)
+    state, opening = begin(question, first, vector, parts.settings, snippets=pattern.snippets)
     for body in opening:
         await emit(body)
     channels: Channels = {"run": replace(state, evidence=Evidence()), "evidence": state.evidence}
@@ -151,11 +156,19 @@ async def resume_agentic(
 
 
 def begin(
-    question: Question, first: SearchResult, vector: NDArray[np.float32], settings: AgenticSettings
+    question: Question,
+    first: SearchResult,
+    vector: NDArray[np.float32],
+    settings: AgenticSettings,
+    *,
+    snippets: bool = False,
 ) -> tuple[RunState, tuple[EventBody, ...]]:
-    """The state after step 1, the retrieval that was made for the decision, and the events that tell of it."""
+    """The state after step 1, the retrieval that was made for the decision, and the events that tell of it.
+
+    With `snippets` its passages are snippets until they are read.
+    """
     raw = as_bytes(vector.reshape(1, -1))[0]
-    evidence, admissions = admit(Evidence(), [Lot(first.passages, 1)], wanted=len(first.passages), full=True)
+    evidence, admissions = admit(Evidence(), [Lot(first.passages, 1)], wanted=len(first.passages), full=not snippets)
     issued = IssuedQuery(1, "hybrid", question.text.raw, raw, len(admissions[0].new), admissions[0].duplicates)
     state = RunState(
         question=question.text,
@@ -184,7 +197,6 @@ async def _run(
     elapsed_before: float = 0.0,
 ) -> RouteResult:
     clock = asyncio.get_running_loop().time
-    pattern = parts.patterns.get(controller or parts.settings.controller, parts.offline)
     keep = parts.checkpointer is not None and bool(thread)
     asked: list[ClarificationAsked] = []
 
@@ -197,7 +209,7 @@ async def _run(
         return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm)
 
     context = RunContext(
-        pattern=pattern,
+        pattern=parts.pattern(controller),
         offline=parts.offline,
         library=parts.library,
         embed=parts.embed,

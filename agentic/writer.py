@@ -22,7 +22,7 @@ from standard.llm.protocol import LlmRequest, Message, Purpose
 from standard.pipeline import FILTERED, IN_PART, LLM_BROKE_OFF, OUT_OF_TOKENS, UNCITED, WEAK_EVIDENCE
 from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages
 from standard.retrieval.order import best_at_edges
-from standard.sandbox.prompt import PromptText, join
+from standard.sandbox.prompt import join
 from standard.sandbox.render import TaggedPassage, visible_text, with_marker
 
 if TYPE_CHECKING:
@@ -99,16 +99,16 @@ def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:
 def prompt(request: AnswerRequest, shown: Sequence[Held], marker: Marker) -> tuple[Message, ...]:
     """The prompt of the standard route with the loop's notes before the passages."""
     tagged = [TaggedPassage(tag_of(held.ref), replace(held.passage, text=held.text)) for held in shown]
-    system, user = answer_messages(request.question, request.history, tagged, marker)
-    notes: list[PromptText] = []
     facts = [fact_text(fact) for fact in request.facts]
-    notes += note_sections("Notes of the search; rely on them only where a passage bears them out:", "K", facts, marker)
-    notes += note_sections("What the search did not find; say so if it matters:", "M", request.gaps, marker)
     disputed = [fact_text(fact) for fact in request.contradictions]
-    notes += note_sections("Where sources seemed to contradict each other:", "C", disputed, marker)
-    if not notes:
-        return (system, user)
-    return (system, Message("user", join("\n\n", [*notes, user.content])))
+    notes = [
+        *note_sections("Notes of the search; rely on them only where a passage bears them out:", "K", facts, marker),
+        *note_sections("What the search did not find; say so if it matters:", "M", request.gaps, marker),
+        *note_sections("Where sources seemed to contradict each other:", "C", disputed, marker),
+    ]
+    return answer_messages(
+        request.question, request.history, tagged, marker, notes=join("\n\n", notes) if notes else None
+    )
 
 
 async def _generated_result(generated: Generated, emit: Emit) -> RouteResult:

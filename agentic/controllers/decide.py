@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentic.actions import MAX_QUERY_LENGTH, Ask, FindLinked, Finish, Malformed, Proposal, Search
+from agentic.actions import MAX_QUERY_LENGTH, Ask, FindLinked, Finish, Malformed, Proposal, Read, Search
 from agentic.calls import ask_structured
 from agentic.controllers.protocol import Pattern
 from agentic.judge import Judged
@@ -50,7 +50,7 @@ class JudgeReply(BaseModel):
     contradictions: Claims = []
     relevant: Refs = []
     score: float = Field(ge=0.0, le=1.0)
-    next: Literal["answer", "search", "links", "ask", "unanswerable"]
+    next: Literal["answer", "search", "links", "read", "ask", "unanswerable"]
     query: Line = ""
     follow: Refs = []
     question: Line = ""
@@ -62,7 +62,7 @@ class RewriteReply(BaseModel):
     """What to do after a refusal."""
 
     model_config = ConfigDict(extra="ignore")
-    next: Literal["answer", "search", "links", "ask", "unanswerable"]
+    next: Literal["answer", "search", "links", "read", "ask", "unanswerable"]
     query: Line = ""
     follow: Refs = []
     question: Line = ""
@@ -77,7 +77,7 @@ _CLAIMS: Mapping[str, object] = {
     "items": closed({"text": _TEXT, "sources": _TEXTS}),
 }
 _MOVE: Mapping[str, object] = {
-    "next": {"type": "string", "enum": ["answer", "search", "links", "ask", "unanswerable"]},
+    "next": {"type": "string", "enum": ["answer", "search", "links", "read", "ask", "unanswerable"]},
     "query": _TEXT,
     "follow": _TEXTS,
     "question": _TEXT,
@@ -101,11 +101,14 @@ _MOVES = instruction("""\
 - "answer": what is known answers the whole question.
 - "search": something is missing. "query" is one short search for exactly that, in words that a document would use. Put
   the names you have learned into it (write "birthplace of Anna Berg", not "birthplace of the captain"). Ask for one
-  thing at a time, and for nothing that an earlier query asked already, however phrased.
+  thing at a time, and for nothing that an earlier query (A1, A2 …) asked already, however phrased.
+- "read": a source breaks off just where the answer should stand: a table, a list or a sentence whose rest must be next
+  to it. "follow" is the tag of that one source; its whole section is shown next.
 - "links": what is missing is likely to stand in documents that some sources name; "follow" lists those sources.
 - "ask": the question has several readings that the sources cannot decide between, and the answer would differ.
   "question" is one question to the user, "options" the readings. Do not ask what a search can find out.
-- "unanswerable": different searches found nothing on it, and no other search is promising.
+- "unanswerable": different searches found nothing on it, and no other search is promising; or the sources say
+  themselves that it does not exist, is not known or is not decided.
 Fields that your move does not need stay empty. "reason" is one sentence.""")
 
 _JUDGE = join(
@@ -117,11 +120,18 @@ _JUDGE = join(
         ),
         DATA_RULE,
         instruction("""\
-Work through the checklist and reply with one JSON object:
+Reply with one JSON object of this shape:
+{"known": [{"text": "…", "sources": ["S1", "S4"]}], "missing": ["…"],
+"contradictions": [{"text": "…", "sources": ["S1", "S2"]}], "relevant": ["S1", "S4"], "score": 0.5,
+"next": "search", "query": "…", "follow": [], "question": "", "options": [], "reason": "…"}
+Work through it from top to bottom:
 - "known": what the question needs and the sources state, all of it so far, one short sentence each, with the tags of
-  the sources that state it (["S1"]). Keep earlier notes (K1, K2 …) that still hold. Nothing from your own memory.
+  the sources that state it. Repeat the earlier notes (K1, K2 …) that still hold, with the S tags behind them: what you
+  leave out is forgotten. Nothing from your own memory.
 - "missing": what the question needs and no source states. Several things asked, or a chain from one thing to the next:
-  each link counts. Before you rely on a name, check that the source means the same person, place or thing.
+  each link counts. What can be worked out from what is known (a difference, which of two is more, whether a limit is
+  kept) is not missing. Before you rely on a name, check that the source means the same person, place or thing. Where
+  the user has to say which of several things is meant, that is missing.
 - "contradictions": where sources disagree on something the question needs, with their tags. A newer version that
   replaces an older one is no contradiction if the source says so.
 - "relevant": the tags of those sources shown below that help to answer.
@@ -138,7 +148,9 @@ _REWRITE = join(
             "proposal was refused. Propose something else."
         ),
         DATA_RULE,
-        instruction("Reply with one JSON object."),
+        instruction("""\
+Reply with one JSON object of this shape:
+{"next": "search", "query": "…", "follow": [], "question": "", "options": [], "reason": "…"}"""),
         _MOVES,
     ],
 )
@@ -212,7 +224,7 @@ def judge_prompt(state: RunState, marker: Marker) -> PromptText:
         parts += note_sections("Missing until then:", "M", judgement.missing, marker)
     if state.summary is not None and judgement is None:
         parts += note_sections("Known so far:", "K", [fact_text(fact) for fact in state.summary.facts], marker)
-    parts += note_sections("Queries so far, the question itself first:", "A", past_queries(state), marker)
+    parts += note_sections("Queries so far:", "A", past_queries(state), marker)
     sources = sources_to_show(state)
     if sources:
         parts += [instruction("The newest sources:"), source_sections(sources, marker)]
@@ -229,7 +241,7 @@ def rewrite_prompt(state: RunState, marker: Marker) -> PromptText:
         known = [fact_text(fact) for fact in judgement.known]
         parts += note_sections("Known so far:", "K", known, marker)
         parts += note_sections("Still missing:", "M", judgement.missing, marker)
-    parts += note_sections("Queries so far, the question itself first:", "A", past_queries(state), marker)
+    parts += note_sections("Queries so far:", "A", past_queries(state), marker)
     parts += note_sections("Refused proposals:", "X", refused_proposals(state), marker)
     return join("\n\n", parts)
 
@@ -257,6 +269,8 @@ def action_of(move: NextMove, judgement: Judgement | None) -> Action:
             return Search(move.query[:MAX_QUERY_LENGTH], reason=move.reason)
         case "link":
             return FindLinked(move.refs, reason=move.reason)
+        case "read":
+            return Read(move.refs[0], reason=move.reason) if move.refs else Malformed('"read" names no source')
         case "ask":
             return Ask(move.question, move.options, reason=move.reason)
         case "unanswerable":

@@ -1,0 +1,279 @@
+"""The model searches by itself, with four tools over the collection: exact words, meaning, sections, links.
+
+Found passages are snippets until they are read. Every turn is built from the run's state, not from a growing
+transcript: a broken call leaves nothing behind, and compression shortens what the next turn costs. Source: A-RAG
+(2026), with its gaps closed: bad arguments are refused, not guessed, and what compression dropped may be read again.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from agentic.actions import MAX_QUERY_LENGTH, Ask, FindLinked, Finish, Malformed, Proposal, Read, Search
+from agentic.calls import output_cap, timeout_of
+from agentic.controllers.protocol import Pattern
+from agentic.judge import EvidenceJudge
+from agentic.prompting import (
+    DATA_RULE,
+    fact_text,
+    note_sections,
+    past_queries,
+    question_sections,
+    refused_proposals,
+    source_sections,
+)
+from agentic.replies import Line, closed, first_items
+from agentic.structured import describe_problems
+from standard.citations.quote import QuotedPassage
+from standard.domain.text import UntrustedText
+from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
+from standard.sandbox.prompt import instruction, join
+from standard.sandbox.render import with_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentic.actions import Action
+    from agentic.state import Held, RunState
+    from standard.llm.protocol import Completion, Llm, ToolCall
+    from standard.sandbox.render import Marker
+
+SNIPPET_LENGTH = 240
+"""Code points of a passage that is shown before it is read."""
+_TURN_TOKENS = 400
+_ARGUMENT_LENGTH = 4_000
+
+
+def _source(value: object) -> object:
+    """A source as models name it: "S3", "[S3]", 3."""
+    if isinstance(value, str):
+        digits = value.strip("[] sS")
+        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 6 else value
+    return value
+
+
+Source = Annotated[int, BeforeValidator(_source)]
+_STRICT = ConfigDict(extra="forbid")
+
+
+class KeywordArguments(BaseModel):
+    """Arguments of keyword_search."""
+
+    model_config = _STRICT
+    keywords: str
+    reason: Line = ""
+
+
+class SemanticArguments(BaseModel):
+    """Arguments of semantic_search."""
+
+    model_config = _STRICT
+    query: str
+    reason: Line = ""
+
+
+class ReadArguments(BaseModel):
+    """Arguments of read_chunk."""
+
+    model_config = _STRICT
+    source: Source
+    neighbours: bool = False
+    reason: Line = ""
+
+
+class LinkedArguments(BaseModel):
+    """Arguments of find_linked."""
+
+    model_config = _STRICT
+    sources: Annotated[list[Source], BeforeValidator(first_items(3))]
+    reason: Line = ""
+
+
+class AskArguments(BaseModel):
+    """Arguments of ask_user."""
+
+    model_config = _STRICT
+    question: Line
+    options: Annotated[list[Line], BeforeValidator(first_items(6))] = []
+
+
+class FinishArguments(BaseModel):
+    """Arguments of finish."""
+
+    model_config = _STRICT
+    verdict: Literal["sufficient", "partial", "unanswerable"]
+    reason: Line = ""
+
+
+_TEXT: Mapping[str, object] = {"type": "string"}
+_TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
+_REASON: Mapping[str, object] = {"type": "string", "description": "one sentence: what you hope to learn"}
+
+TOOLS: tuple[Tool, ...] = (
+    Tool(
+        "keyword_search",
+        "Passages that hold words exactly: names, codes, numbers, terms. Phrases in quotation marks, or parts between "
+        "commas.",
+        closed({"keywords": _TEXT, "reason": _REASON}),
+    ),
+    Tool(
+        "semantic_search",
+        "Passages whose sentences mean what the query says, whatever their words.",
+        closed({"query": _TEXT, "reason": _REASON}),
+    ),
+    Tool(
+        "read_chunk",
+        "The whole section that a source stands in; with neighbours also the sections around it.",
+        closed({"source": _TEXT, "neighbours": {"type": "boolean"}, "reason": _REASON}),
+    ),
+    Tool(
+        "find_linked",
+        "Passages that share titles, names or codes with up to three sources.",
+        closed({"sources": _TEXTS, "reason": _REASON}),
+    ),
+    Tool(
+        "ask_user",
+        "Ask the user, where the question has several readings that no search can decide between.",
+        closed({"question": _TEXT, "options": _TEXTS}),
+    ),
+    Tool(
+        "finish",
+        "End the search: sufficient (what was read answers the question), partial (no search is left that could bring "
+        "the rest), unanswerable (the collection does not hold it).",
+        closed({"verdict": {"type": "string", "enum": ["sufficient", "partial", "unanswerable"]}, "reason": _REASON}),
+    ),
+)
+
+_SYSTEM = join(
+    "\n\n",
+    [
+        instruction(
+            "You gather from a collection of documents what a question needs. Another reader writes the answer, "
+            "from the sources that you have read. Call one tool a turn."
+        ),
+        DATA_RULE,
+        instruction("""\
+How to go about it:
+- Snippets only hint. Read a source before you rely on it.
+- Exact names, codes and numbers: keyword_search. Descriptions: semantic_search. Where one finds nothing, try the other
+  before you change the words.
+- Follow a chain link by link, with the names that you have read. Before you go on from a name, check that the source
+  means the same person, place or thing.
+- Where documents name each other, find_linked is the shortest way.
+- Do not ask again for what a query above asked, however phrased. A refused call says why; do something else.
+- Finish as soon as what was read answers the whole question."""),
+    ],
+)
+
+
+class ToolsController:
+    """Lets the model call one tool a turn."""
+
+    def __init__(self, llm: Llm) -> None:
+        self._llm = llm
+
+    async def propose(self, state: RunState) -> Proposal:
+        """The tool call of the next turn as an action. Raises LlmUnavailable."""
+        request = LlmRequest(
+            purpose=Purpose.CONTROL,
+            messages=with_marker(lambda marker: messages(state, marker)),
+            max_tokens=output_cap(state, _TURN_TOKENS),
+            timeout_seconds=timeout_of(state),
+            tools=TOOLS,
+            tool_choice="required",
+        )
+        completion = await self._llm.complete(request)
+        action = action_of(completion, state)
+        return Proposal(action, extra_calls=max(0, len(completion.tool_calls) - 1), usage=completion.usage)
+
+
+def tools_pattern(llm: Llm) -> Pattern:
+    """The pattern in which the model holds the tools."""
+    return Pattern("tools", ToolsController(llm), EvidenceJudge(), snippets=True)
+
+
+def messages(state: RunState, marker: Marker) -> tuple[Message, ...]:
+    """A turn: the question, what was read, what was found, what was tried and refused."""
+    parts = [question_sections(state, marker)]
+    if state.summary is not None:
+        parts += note_sections("The record so far:", "K", [fact_text(fact) for fact in state.summary.facts], marker)
+        parts += note_sections("Open:", "M", state.summary.open_questions, marker)
+    read = state.evidence.in_context
+    if read:
+        parts += [instruction("Sources that you have read:"), source_sections(read, marker)]
+    found = [snippet(held, state) for held in state.evidence.held if not held.full or held.dropped]
+    if found:
+        parts += [instruction("Sources found, beginnings or best sentences only:"), source_sections(found, marker)]
+    parts += note_sections("Queries so far, the question itself first:", "A", past_queries(state), marker)
+    parts += note_sections("Refused since then:", "X", refused_proposals(state), marker)
+    return Message("system", _SYSTEM), Message("user", join("\n\n", parts))
+
+
+def snippet(held: Held, state: RunState) -> Held:
+    """The source cut to the sentence that is nearest to the query which found it."""
+    text = held.passage.text.raw
+    query = next((item.query for item in state.queries if item.step == held.step), state.question.raw)
+    _, (start, end) = QuotedPassage(held.passage).best_match(query)
+    sentence = text[start : min(end, start + SNIPPET_LENGTH)] or text[:SNIPPET_LENGTH]
+    return replace(held, section=UntrustedText(f"{sentence} …" if len(sentence) < len(text) else sentence))
+
+
+def action_of(completion: Completion, state: RunState) -> Action:
+    """The first call as an action. Nothing that a reply merely writes is ever executed."""
+    if completion.tool_calls:
+        return _call_action(completion.tool_calls[0])
+    if completion.finish_reason == "length":
+        return Malformed("the reply was cut off before it called a tool")
+    if completion.text.strip() and state.steps > 1:
+        return Finish("sufficient", reason="the model answered instead of calling a tool")
+    return Malformed("no tool was called")
+
+
+def _call_action(call: ToolCall) -> Action:
+    if len(call.arguments) > _ARGUMENT_LENGTH:
+        return Malformed("the arguments are too long")
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (json.JSONDecodeError, RecursionError):
+        return Malformed("the arguments are no JSON")
+    try:
+        return _typed_action(call.name, arguments)
+    except ValidationError as error:
+        return Malformed(f"wrong arguments: {describe_problems(error)}")
+
+
+def _typed_action(name: str, arguments: object) -> Action:
+    match name:
+        case "keyword_search":
+            keyword = KeywordArguments.model_validate(arguments)
+            return Search(_query(keyword.keywords), keyword.reason, mode="keyword")
+        case "semantic_search":
+            semantic = SemanticArguments.model_validate(arguments)
+            return Search(_query(semantic.query), semantic.reason, mode="semantic")
+        case "read_chunk":
+            read = ReadArguments.model_validate(arguments)
+            return Read(read.source, read.neighbours, read.reason)
+        case "find_linked":
+            linked = LinkedArguments.model_validate(arguments)
+            return FindLinked(tuple(linked.sources), linked.reason)
+        case "ask_user":
+            ask = AskArguments.model_validate(arguments)
+            return Ask(ask.question, tuple(ask.options))
+        case "finish":
+            finish = FinishArguments.model_validate(arguments)
+            return Finish(finish.verdict, finish.reason)
+        case _:
+            return Malformed("there is no such tool")
+
+
+def _query(text: str) -> str:
+    return " ".join(text.split())[: MAX_QUERY_LENGTH + 1]
+
+
+def tool_names() -> Sequence[str]:
+    """The fixed list of tools."""
+    return [tool.name for tool in TOOLS]
