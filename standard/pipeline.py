@@ -167,7 +167,11 @@ class _Route:
         return min(most, self.limits.deadline - self.clock() - _FALLBACK_SECONDS)
 
     def _request(self, plan: Plan, seconds: float) -> LlmRequest:
-        messages = with_marker(lambda marker: answer_messages(plan.question, plan.history, plan.shown, marker))
+        messages = with_marker(
+            lambda marker: answer_messages(
+                plan.question, plan.history, plan.shown, marker, may_hand_over=self.may_escalate
+            )
+        )
         return LlmRequest(Purpose.ANSWER, messages, max_tokens=plan.max_output_tokens, timeout_seconds=seconds)
 
     async def _without_model(
