@@ -10,16 +10,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import TypeAdapter, ValidationError
 
 from agentic.state import Evidence, RunState
+from standard.database.pool import connection
 from standard.domain.errors import FailedPrecondition
 from standard.domain.outcome import RouteResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from standard.database.pool import Pool
+
+_SETUP_LOCK = 0x706D_6368_6B70
+"""Advisory lock of PostgreSQL under which one process makes the checkpoint tables."""
 
 _TAGS: Mapping[type, str] = {
     RunState: "pointsman-run-1",
@@ -55,3 +62,24 @@ class RunSerializer(SerializerProtocol):
             return self._adapters[kind].validate_json(raw)
         except ValidationError as error:
             raise FailedPrecondition(f"the kept state of the run ({tag}) cannot be read; ask again") from error
+
+
+async def open_checkpointer(pool: Pool) -> AsyncPostgresSaver:
+    """A saver of checkpoints over the gateway's pool; makes its tables where they are missing, one process at a time.
+
+    Raises DatabaseUnavailable. The saver holds nothing that needs closing; it must not outlive the pool.
+    """
+    async with connection(pool, statement_timeout=None) as conn:
+        if not conn.behind_pooler:
+            await conn.execute("select pg_advisory_lock(%s)", [_SETUP_LOCK])
+        try:
+            await AsyncPostgresSaver(conn).setup()  # type: ignore[arg-type]
+        finally:
+            if not conn.behind_pooler:
+                await conn.execute("select pg_advisory_unlock(%s)", [_SETUP_LOCK])
+    return AsyncPostgresSaver(pool, serde=RunSerializer())  # type: ignore[arg-type]
+
+
+def thread_of(tenant: str, request_id: str) -> str:
+    """The name of a run's checkpoints; request ids are unique within their tenant only."""
+    return f"{len(tenant)}:{tenant}:{request_id}"

@@ -299,7 +299,16 @@ async def _clarify(state: Channels, *, runtime: Runtime[RunContext]) -> Channels
         return _split(run, state)
     answer: object = interrupt({"question": ask.question, "options": list(ask.options)})
     reply = Reply(ask.question, UntrustedText(str(answer)))
-    done = replace(run, replies=(*run.replies, reply), proposal=None, refused_in_row=0, stale_steps=0)
+    # What was judged beside the point may be to the point now.
+    held = tuple(replace(item, relevant=None) for item in run.evidence.held)
+    done = replace(
+        run,
+        evidence=Evidence(held),
+        replies=(*run.replies, reply),
+        proposal=None,
+        refused_in_row=0,
+        stale_steps=0,
+    )
     return _split(runtime.context.stamp(done), state)
 
 
