@@ -63,22 +63,27 @@ class TextEncoder:
 
 def text_encoder_of(artifact: Artifact) -> TextEncoder:
     """Open the encoder of an artifact. Raises ArtifactDamaged where a file is missing or no model."""
+    section = artifact.manifest.get("encoder")
+    dimension = section.get("dimension") if isinstance(section, dict) else None
+    if not isinstance(dimension, int) or MODEL not in artifact.blobs or TOKENIZER not in artifact.blobs:
+        raise ArtifactDamaged(f"the routing model in {artifact.folder} lacks {MODEL}, {TOKENIZER} or its dimension")
+    try:
+        return open_encoder(artifact.blobs[MODEL], artifact.blobs[TOKENIZER], dimension)
+    except Exception as error:  # noqa: BLE001 - both libraries raise bare exceptions of their own
+        raise ArtifactDamaged(f"the encoder in {artifact.folder} cannot be opened: {error}") from None
+
+
+def open_encoder(model: bytes, tokenizer_json: bytes, dimension: int) -> TextEncoder:
+    """Open an encoder from the contents of its files. Raises what onnxruntime and tokenizers raise."""
     import onnxruntime
     from tokenizers import Tokenizer
 
-    section = artifact.manifest.get("encoder", {})
-    dimension = section.get("dimension")
-    if not isinstance(dimension, int) or MODEL not in artifact.blobs or TOKENIZER not in artifact.blobs:
-        raise ArtifactDamaged(f"the routing model in {artifact.folder} lacks {MODEL}, {TOKENIZER} or its dimension")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    try:
-        session = onnxruntime.InferenceSession(artifact.blobs[MODEL], options, providers=["CPUExecutionProvider"])
-        tokenizer = Tokenizer.from_buffer(artifact.blobs[TOKENIZER])
-    except Exception as error:  # noqa: BLE001 - both libraries raise bare exceptions of their own
-        raise ArtifactDamaged(f"the encoder in {artifact.folder} cannot be opened: {error}") from None
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    tokenizer = Tokenizer.from_buffer(tokenizer_json)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return TextEncoder(session, tokenizer, dimension)

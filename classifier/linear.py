@@ -39,7 +39,7 @@ class Linear:
     bias: float
     means: NDArray[np.float32]
     spreads: NDArray[np.float32]
-    reach: float = 4.0
+    reach: float
 
     def held(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inputs drawn in to the reach."""

@@ -1,7 +1,7 @@
-"""The text model: what the question alone says, given its embedding.
+"""The text model: what the question alone says, given the text encoder's vector of it.
 
-Logistic regression over the embedding of the neutral text and the surface features; scaling and calibration are folded
-into the weights, so that a decision is one dot product.
+Logistic regression over that vector and the surface features; scaling and calibration are folded into the weights, so
+that a decision is one dot product.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from classifier.errors import ArtifactDamaged, BadVector
 from classifier.linear import Linear
-from classifier.surface import NAMES, surface_features
+from classifier.surface import NAMES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextModel:
-    """`linear` takes the embedding (dimension numbers) followed by the surface features."""
+    """`linear` takes the encoder's vector (dimension numbers) followed by the surface features."""
 
     linear: Linear
     dimension: int
 
-    def logit(self, text: str, vector: NDArray[np.float32]) -> float:
-        """Return the log-odds that the question needs several looks, from its text and embedding (d,).
+    def logit(self, vector: NDArray[np.float32], surface: NDArray[np.float32]) -> float:
+        """Return the log-odds that the question needs several looks, from its vector (d,) and surface features.
 
         Raises BadVector for a vector of another length or with a number that is not finite.
         """
-        return self.linear.logit(self._inputs(text, vector))
+        return self.linear.logit(self._inputs(vector, surface))
 
-    def probability(self, text: str, vector: NDArray[np.float32]) -> float:
+    def probability(self, vector: NDArray[np.float32], surface: NDArray[np.float32]) -> float:
         """Return the same as a probability, 0-1."""
-        return self.linear.probability(self._inputs(text, vector))
+        return self.linear.probability(self._inputs(vector, surface))
 
-    def contributions(self, text: str, vector: NDArray[np.float32]) -> list[tuple[str, float]]:
+    def contributions(self, vector: NDArray[np.float32], surface: NDArray[np.float32]) -> list[tuple[str, float]]:
         """Return what moved the log-odds away from an average question's, strongest first; meaning as one entry."""
-        added = self.linear.contributions(self._inputs(text, vector))
+        added = self.linear.contributions(self._inputs(vector, surface))
         parts = [("meaning", float(added[: self.dimension].sum()))]
         parts += zip(NAMES, added[self.dimension :].tolist(), strict=True)
         return sorted(parts, key=lambda part: -abs(part[1]))
 
-    def _inputs(self, text: str, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.concatenate([checked_vector(vector, self.dimension), surface_features(text)])
+    def _inputs(self, vector: NDArray[np.float32], surface: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.concatenate([checked_vector(vector, self.dimension), surface])
 
 
 def checked_vector(vector: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
@@ -60,9 +60,12 @@ def checked_vector(vector: NDArray[np.float32], dimension: int) -> NDArray[np.fl
     return array
 
 
-def text_model_of(artifact: Artifact) -> TextModel:
-    """Return the text model of an artifact. Raises ArtifactDamaged where its inputs are not this release's."""
-    return TextModel(linear_of(artifact, "text", artifact.embedder.dimension, NAMES), artifact.embedder.dimension)
+def text_model_of(artifact: Artifact, dimension: int, name: str = "text") -> TextModel:
+    """Return a text model of an artifact, over encoder vectors of `dimension` numbers.
+
+    Raises ArtifactDamaged where its inputs are not this release's.
+    """
+    return TextModel(linear_of(artifact, name, dimension, NAMES), dimension)
 
 
 def linear_of(artifact: Artifact, name: str, leading: int, names: tuple[str, ...]) -> Linear:
@@ -85,4 +88,5 @@ def linear_of(artifact: Artifact, name: str, leading: int, names: tuple[str, ...
     bias = artifact.arrays.get(f"{name}_bias")
     if bias is None or bias.shape != ():
         raise ArtifactDamaged(f"the routing model in {artifact.folder}: {name}_bias must be one number; train it anew")
-    return Linear(parts["weights"], float(bias), parts["means"], parts["spreads"])
+    reach = artifact.arrays.get(f"{name}_reach", np.float64(4.0))
+    return Linear(parts["weights"], float(bias), parts["means"], parts["spreads"], float(reach))

@@ -10,24 +10,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import structlog
 
 from classifier.artifact import SHIPPED, Embedder, read_artifact
-from classifier.errors import ArtifactDamaged, ClassifierError, EmbedderMismatch
+from classifier.decision_model import DecisionModel, decision_model_of
+from classifier.encoder import TextEncoder, text_encoder_of
+from classifier.errors import ArtifactDamaged, BadVector, ClassifierError
+from classifier.language import reads_as_english
+from classifier.linear import sigmoid
+from classifier.surface import surface_features
 from classifier.text_model import TextModel, text_model_of
+from router.asked import asked_text
 from router.decide import Signals
-from standard.domain.errors import ClassifierUnavailable, Damaged, FailedPrecondition
+from router.first_look import evidence_of, parts_of
+from standard.domain.errors import ClassifierUnavailable, Damaged, EmbedderUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from classifier.artifact import Artifact
     from standard.domain.errors import PointsmanError
     from standard.domain.passage import SearchResult
     from standard.domain.question import Question
     from standard.embedding.protocol import Embedder as QueryEmbedder
+
+    EmbedMany = Callable[[Sequence[str]], Awaitable[NDArray[np.float32]]]
 
 _log = structlog.get_logger("pointsman.classifier")
 DEFAULT_THRESHOLD = 0.5
@@ -36,24 +46,76 @@ DEFAULT_THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LoadedModels:
-    """Implements router.parts.RoutingModels over one artifact."""
+    """Implements router.parts.RoutingModels over one artifact.
+
+    `decision` is None where the configured embedder is not the one it was trained on: then the text decides alone.
+    `before` is the text model that `text` was adapted from, None for one that was not adapted; `embed_many` embeds the
+    parts of a question in one batch.
+    """
 
     version: str
     threshold: float
+    encoder: TextEncoder
     text: TextModel
+    before: TextModel | None
+    decision: DecisionModel | None
+    embed_many: EmbedMany | None
 
-    def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:
-        """What the text alone says."""
-        probability = self.text.probability(question.text.raw, vector)
-        return Signals(text=probability, combined=probability, model_version=self.version)
+    def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:  # noqa: ARG002
+        """What the text alone says; the embedding is not read, for the text model has an encoder of its own."""
+        asked = asked_text(question)
+        logit, _ = self._text_logits(asked)
+        probability = sigmoid(logit)
+        return Signals(
+            text=probability,
+            combined=probability,
+            model_version=self.version,
+            knows_language=reads_as_english(asked),
+        )
 
-    async def signals(self, question: Question, vector: NDArray[np.float32], first: SearchResult) -> Signals:  # noqa: ARG002
-        """What text and first retrieval say together."""
-        return self.text_signals(question, vector)
+    async def signals(self, question: Question, vector: NDArray[np.float32], first: SearchResult) -> Signals:
+        """What text and first retrieval say together; the text alone where the retriever gives no vectors."""
+        asked = asked_text(question)
+        knows_language = reads_as_english(asked)
+        logit, shift = self._text_logits(asked)
+        evidence = await self._evidence(asked, vector, first) if knows_language else None
+        if evidence is None or self.decision is None:
+            probability = sigmoid(logit)
+            return Signals(
+                text=probability, combined=probability, model_version=self.version, knows_language=knows_language
+            )
+        return Signals(
+            text=sigmoid(logit),
+            evidence=self.decision.evidence.probability(evidence),
+            combined=sigmoid(self.decision.incomplete_logit(evidence, surface_features(asked)) + shift),
+            model_version=self.version,
+        )
 
-    def explain(self, question: Question, vector: NDArray[np.float32]) -> list[tuple[str, float]]:
+    def explain(self, question: Question, vector: NDArray[np.float32]) -> list[tuple[str, float]]:  # noqa: ARG002
         """What moved the text's log-odds away from an average question's, strongest first."""
-        return self.text.contributions(question.text.raw, vector)
+        asked = asked_text(question)
+        return self.text.contributions(self.encoder.encode([asked])[0], surface_features(asked))
+
+    def _text_logits(self, asked: str) -> tuple[float, float]:
+        """Return the text's log-odds, and by how much adaptation moved them."""
+        encoded, surface = self.encoder.encode([asked])[0], surface_features(asked)
+        logit = self.text.logit(encoded, surface)
+        return logit, 0.0 if self.before is None else logit - self.before.logit(encoded, surface)
+
+    async def _evidence(
+        self, asked: str, vector: NDArray[np.float32], first: SearchResult
+    ) -> NDArray[np.float32] | None:
+        if self.decision is None or self.embed_many is None:
+            return None
+        parts = parts_of(asked)
+        if parts.texts:
+            part_vectors = await self.embed_many(parts.texts)
+        else:
+            part_vectors = np.zeros((0, len(vector)), dtype=np.float32)
+        try:
+            return evidence_of(asked, vector, first, parts, part_vectors)
+        except BadVector as error:
+            raise EmbedderUnavailable(error.message) from None
 
 
 class ModelLoader:
@@ -63,12 +125,7 @@ class ModelLoader:
     loading is wanted).
     """
 
-    def __init__(
-        self,
-        folder: str,
-        embedder: QueryEmbedder,
-        embed_many: Callable[[Sequence[str]], Awaitable[NDArray[np.float32]]] | None,
-    ) -> None:
+    def __init__(self, folder: str, embedder: QueryEmbedder, embed_many: EmbedMany | None) -> None:
         self._folder = Path(folder) if folder else SHIPPED
         self._embedder = Embedder(embedder.id, embedder.checksum, embedder.dimensions)
         self._embed_many = embed_many
@@ -83,9 +140,9 @@ class ModelLoader:
     def load(self) -> None:
         """Load or reload. A failure is logged and kept for `require`; a model loaded earlier stays in use."""
         try:
-            self._models = load_models(self._folder, self._embedder)
+            self._models = load_models(self._folder, self._embedder, self._embed_many)
             self._error = None
-        except (Damaged, FailedPrecondition) as error:
+        except Damaged as error:
             self._error = error
             _log.warning("the routing model cannot be used; questions take the safe route", problem=error.message)
 
@@ -100,15 +157,42 @@ class ModelLoader:
         raise self._error or ClassifierUnavailable("no routing model is loaded yet")
 
 
-def load_models(folder: Path, embedder: Embedder) -> LoadedModels:
-    """Read an artifact. Raises Damaged, or FailedPrecondition for another embedder."""
+def load_models(folder: Path, embedder: Embedder, embed_many: EmbedMany | None = None) -> LoadedModels:
+    """Read an artifact. Raises Damaged.
+
+    With another embedder than the artifact's the decision model is left out, which is logged.
+    """
     try:
-        artifact = read_artifact(folder, embedder)
-        threshold = artifact.manifest.get("threshold")
-        if not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
-            raise ArtifactDamaged(f"{folder}: threshold {threshold!r} is no number from 0 to 1")
-        return LoadedModels(artifact.version, float(threshold), text_model_of(artifact))
-    except EmbedderMismatch as error:
-        raise FailedPrecondition(error.message) from None
+        artifact = read_artifact(folder)
+        encoder = text_encoder_of(artifact)
+        return LoadedModels(
+            version=artifact.version,
+            threshold=_threshold(artifact),
+            encoder=encoder,
+            text=text_model_of(artifact, encoder.dimension),
+            before=text_model_of(artifact, encoder.dimension, "before") if "before" in artifact.manifest else None,
+            decision=_decision(artifact, embedder),
+            embed_many=embed_many,
+        )
     except ClassifierError as error:
         raise Damaged(error.message) from None
+
+
+def _decision(artifact: Artifact, embedder: Embedder) -> DecisionModel | None:
+    model = decision_model_of(artifact)
+    if artifact.embedder == embedder:
+        return model
+    _log.warning(
+        "the routing model knows first looks through another embedder alone; questions are routed by their text",
+        model=artifact.version,
+        trained_with=artifact.embedder.id,
+        configured=embedder.id,
+    )
+    return None
+
+
+def _threshold(artifact: Artifact) -> float:
+    threshold = artifact.manifest.get("threshold")
+    if not isinstance(threshold, int | float) or not 0.0 <= threshold <= 1.0:
+        raise ArtifactDamaged(f"{artifact.folder}: threshold {threshold!r} is no number from 0 to 1")
+    return float(threshold)

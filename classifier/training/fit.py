@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from classifier.calibration import fit_platt
+from classifier.calibration import Platt, fit_platt
 from classifier.linear import Linear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-REACH = 4.0
-"""Standard deviations beyond which an input is drawn in; see classifier.linear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +43,34 @@ def fit(
     folds: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
     *,
     strength: float,
+    reach: float,
     weights: NDArray[np.float64] | None = None,
 ) -> Fitted:
     """Fit on all rows, calibrated on the folds' held-out rows.
 
     `inputs` is (rows, columns), `labels` (rows,) True = complex. `strength` is scikit-learn's C, the inverse of the
-    ridge penalty. `weights` (rows,) count a row more or less.
+    ridge penalty. `reach`: see classifier.linear. `weights` (rows,) count a row more or less.
     """
     weight = np.ones(len(labels)) if weights is None else weights
     held_out = np.full(len(labels), np.nan)
     for training, held in folds:
-        part = _fit(inputs[training], labels[training], blocks, strength, weight[training])
+        part = fit_linear(inputs[training], labels[training], blocks, strength, reach, weight[training])
         held_out[held] = logits(part, inputs[held])
     seen = np.isfinite(held_out)
-    whole = _fit(inputs, labels, blocks, strength, weight)
+    whole = fit_linear(inputs, labels, blocks, strength, reach, weight)
     platt = fit_platt(held_out[seen], labels[seen], weight[seen])
-    calibrated = Linear(
-        (platt.slope * whole.weights).astype(np.float32),
-        platt.slope * whole.bias + platt.shift,
-        whole.means,
-        whole.spreads,
-        REACH,
+    return Fitted(calibrated(whole, platt), platt.slope * held_out + platt.shift)
+
+
+def calibrated(linear: Linear, platt: Platt) -> Linear:
+    """Return the model with the calibration folded into its weights."""
+    return Linear(
+        (platt.slope * linear.weights).astype(np.float32),
+        platt.slope * linear.bias + platt.shift,
+        linear.means,
+        linear.spreads,
+        linear.reach,
     )
-    return Fitted(calibrated, platt.slope * held_out + platt.shift)
 
 
 def logits(linear: Linear, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -79,19 +81,21 @@ def logits(linear: Linear, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
     return result
 
 
-def _fit(
+def fit_linear(
     inputs: NDArray[np.float32],
     labels: NDArray[np.bool_],
     blocks: Sequence[Block],
     strength: float,
+    reach: float,
     weights: NDArray[np.float64],
 ) -> Linear:
+    """Fit on all rows, without calibration; see `fit`."""
     from sklearn.linear_model import LogisticRegression
 
     means = inputs.mean(axis=0)
     spreads = np.maximum(inputs.std(axis=0), 1e-6)
     scale = _scale(spreads, blocks)
-    width = REACH * spreads
+    width = reach * spreads
     held = np.clip(inputs, means - width, means + width)
     model = LogisticRegression(C=strength, max_iter=2000)
     model.fit((held - means) * scale, labels, sample_weight=weights)
@@ -101,7 +105,7 @@ def _fit(
         float(model.intercept_[0] - coefficients @ means),
         means.astype(np.float32),
         spreads.astype(np.float32),
-        REACH,
+        reach,
     )
 
 

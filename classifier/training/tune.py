@@ -13,7 +13,6 @@ an idle core.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import random
 import sys
@@ -24,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from classifier.encoder import MAX_TOKENS
+from classifier.encoder import MAX_TOKENS, TOKENIZER
 from classifier.measures import auc
 from classifier.neutral import neutral
+from classifier.training.keys import question_key
 from classifier.training.rows import own_questions
 
 if TYPE_CHECKING:
@@ -55,11 +55,6 @@ class Row:
     complex: bool
     head: int
     group: str
-
-
-def question_key(question: str) -> str:
-    """Return what stands for a question where its text may not: 16 hex digits of the sha256 of its neutral form."""
-    return hashlib.sha256(neutral(question).encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def fold_of(groups: Sequence[str]) -> dict[str, int]:
@@ -260,6 +255,9 @@ def main() -> None:
     export(net, given.output)
     heads = {"weights": (net.head.weight * SCALE).tolist(), "bias": net.head.bias.tolist()}
     (given.output / "heads.json").write_text(json.dumps(heads))
+    (given.output / TOKENIZER).write_bytes((given.weights / TOKENIZER).read_bytes())
+    told = {"base": "all-MiniLM-L6-v2, layers 1 to 3", "questions": len(rows), "groups": sorted(folds)}
+    (given.output / "training.json").write_text(json.dumps(told))
 
 
 if __name__ == "__main__":
