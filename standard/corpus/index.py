@@ -48,7 +48,7 @@ async def index_if_large(pool: Pool, generation: int, *, changed: int, threshold
         return bool(has_index)
     try:
         await _build(pool, generation, chunks, dimensions, parallel=True)
-    except psycopg.errors.DiskFull:
+    except (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory):
         # workers share the graph through /dev/shm, of which a container has 64 MB; one process alone needs none
         await _build(pool, generation, chunks, dimensions, parallel=False)
     return True

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -208,53 +209,65 @@ async def _prepare(
 ) -> None:
     """Check what comes, leave out what is there already, cut the rest."""
     chunking = read_chunking(collection.chunker)
-    async for documents in _gathered(source, run, settings):
-        known = await _known_hashes(pool, collection.collection_id, [document.document_id for document in documents])
-        for document in documents:
-            content_hash = document.content_hash()
-            before = known.get(document.document_id)
-            if before == content_hash:
-                run.unchanged += 1
-                continue
-            cut = await asyncio.to_thread(_cut, document, embedder, chunking, scan)
-            for index, (chunk, verdict) in enumerate(cut):
-                await chunks.put(
-                    _Item(
-                        document_id=document.document_id,
-                        chunk=chunk,
-                        verdict=verdict,
-                        document=(document, content_hash) if index == 0 else None,
-                        replaces=before is not None,
-                        last=index == len(cut) - 1,
+    async with aclosing(_gathered(source, run, settings)) as groups:
+        async for documents in groups:
+            ids = [document.document_id for document in documents]
+            known = await _known_hashes(pool, collection.collection_id, ids)
+            for document in documents:
+                content_hash = document.content_hash()
+                before = known.get(document.document_id)
+                if before == content_hash:
+                    run.unchanged += 1
+                    continue
+                cut = await asyncio.to_thread(_cut, document, embedder, chunking, scan)
+                for index, (chunk, verdict) in enumerate(cut):
+                    await chunks.put(
+                        _Item(
+                            document_id=document.document_id,
+                            chunk=chunk,
+                            verdict=verdict,
+                            document=(document, content_hash) if index == 0 else None,
+                            replaces=before is not None,
+                            last=index == len(cut) - 1,
+                        )
                     )
-                )
     await chunks.put(None)
 
 
-async def _gathered(source: Source, run: _Run, settings: IngestOptions) -> AsyncIterator[list[SourceDocument]]:
+async def _gathered(source: Source, run: _Run, settings: IngestOptions) -> AsyncGenerator[list[SourceDocument]]:
     """Yield good documents in groups: as many as are there, up to a bound of number and of text."""
     group: list[SourceDocument] = []
     size = 0
-    async for item in source:
-        if isinstance(item, Rejection):
-            run.reject(item)
-            continue
-        if reason := refusal(item, max_bytes=settings.max_bytes):
-            run.reject(Rejection(item.source, item.line, reason, item.document_id))
-            continue
-        digest = _digest(item.document_id)
-        if digest in run.seen:
-            reason = f"the id {item.document_id!r} came before in this run; the first one counts"
-            run.reject(Rejection(item.source, item.line, reason, item.document_id))
-            continue
-        run.seen.add(digest)
-        group.append(item)
-        size += len(item.text)
-        if len(group) == _LOOKUP or size >= 1_000_000:
+    try:
+        async for item in source:
+            if (document := _accepted(item, run, settings)) is None:
+                continue
+            group.append(document)
+            size += len(document.text)
+            if len(group) == _LOOKUP or size >= 1_000_000:
+                yield group
+                group, size = [], 0
+        if group:
             yield group
-            group, size = [], 0
-    if group:
-        yield group
+    finally:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+
+
+def _accepted(item: SourceDocument | Rejection, run: _Run, settings: IngestOptions) -> SourceDocument | None:
+    """Return a document that can go in, and note that its id has come; report anything else and return None."""
+    if isinstance(item, Rejection):
+        run.reject(item)
+        return None
+    digest = _digest(item.document_id)
+    reason = refusal(item, max_bytes=settings.max_bytes)
+    if reason is None and digest in run.seen:
+        reason = f"the id {item.document_id!r} came before in this run; the first one counts"
+    if reason is not None:
+        run.reject(Rejection(item.source, item.line, reason, item.document_id))
+        return None
+    run.seen.add(digest)
+    return item
 
 
 def _cut(

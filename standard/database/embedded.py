@@ -215,7 +215,7 @@ def _run_initdb(folder: Path, password_file: Path, account: Account | None, *, d
             "--encoding=UTF8",
             "--locale-provider=builtin",
             "--locale=C.UTF-8",
-            *(() if durable else ("--no-sync",)),
+            *_sync_options(durable=durable),
         ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -228,6 +228,13 @@ def _run_initdb(folder: Path, password_file: Path, account: Account | None, *, d
     )
     if result.returncode != 0:
         raise DatabaseUnavailable(_explain_log(result.stderr or result.stdout, folder))
+
+
+def _sync_options(*, durable: bool) -> tuple[str, ...]:
+    """How initdb brings its thousand files to disk: Linux can sync the file system at once, in half the time."""
+    if not durable:
+        return ("--no-sync",)
+    return ("--sync-method=syncfs",) if sys.platform.startswith("linux") else ()
 
 
 def _ensure_running(
