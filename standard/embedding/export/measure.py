@@ -102,6 +102,7 @@ async def measure(golden: Path) -> list[tuple[str, str]]:
         ("verifying the files, s", f"{verified - began:.3f}"),
         ("loading, s", f"{loaded - verified:.3f}"),
         ("peak memory of this process, all of it, MB", f"{peak:.0f}"),
+        ("load average of the machine meanwhile (idle: below 1)", f"{os.getloadavg()[0]:.1f}"),
         ("machine", f"{_processor()}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"),
     ]
     return rows
