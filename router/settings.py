@@ -144,7 +144,7 @@ class RetrievalSettings(Section):
     """[retrieval] the first search."""
 
     depth: int = Field(100, ge=10, le=1000, description="Candidates of each leg before fusion.")
-    ef_search: int = Field(100, ge=10, le=1000, description="HNSW search breadth.")
+    ef_search: int = Field(160, ge=10, le=1000, description="HNSW search breadth.")
 
 
 class AgenticSettings(Section):
@@ -166,6 +166,9 @@ class JournalSettings(Section):
         "text", description="What is kept of questions, queries and answers; hash and nothing make a run unreplayable."
     )
     retention_days: float = Field(30.0, gt=0.0, le=3650.0, description="Runs older than this are deleted.")
+    lease_seconds: float = Field(
+        30.0, ge=1.0, le=3600.0, description="A run whose process died can be taken over by another after this long."
+    )
     detach: bool = Field(False, description="Let a run finish when its last reader has gone.")
 
 
