@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from agentic.critique import Withheld, emit_whole, without
+from agentic.guards.chain import may_call
+from agentic.guards.verdict import ALLOW, Stop, Verdict
 from agentic.state import UNREADABLE, Fact
-from standard.domain.answer import AnswerSource, Outcome, StopReason
+from agentic.structured import UnreadableOutput
+from standard.domain.answer import AnswerSource, Outcome, StopReason, Usage
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
@@ -19,8 +23,11 @@ from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentic.critique import Critic
     from agentic.state import Held, RunState
     from standard.domain.event import Emit
+
+NOT_CHECKED = "The answer could not be checked against its sources."
 
 MIN_ANSWER_TOKENS = 64
 """Fewer output tokens than this are not worth a call."""
@@ -61,8 +68,18 @@ class AnswerWriter(Protocol):
         ...
 
 
-async def write_answer(state: RunState, writer: AnswerWriter, emit: Emit, *, llm_configured: bool) -> RouteResult:
-    """Answer from what the run holds and say how it ended."""
+@dataclass(frozen=True, slots=True)
+class MoreNeeded:
+    """Instead of an answer: its draft was of no use without one more search. `usage` is what draft and review cost."""
+
+    query: str
+    usage: Usage
+
+
+async def write_answer(
+    state: RunState, writer: AnswerWriter, emit: Emit, *, llm_configured: bool, critic: Critic | None = None
+) -> RouteResult | MoreNeeded:
+    """Answer from what the run holds and say how it ended; with a critic, perhaps ask for one more search first."""
     ending = state.ending
     reason = StopReason.NO_PROGRESS if ending is None else ending.reason
     if reason is StopReason.NEEDS_INPUT and ending is not None:
@@ -78,17 +95,54 @@ async def write_answer(state: RunState, writer: AnswerWriter, emit: Emit, *, llm
     model_away = bool(state.llm_failed) and state.llm_failed != UNREADABLE
     if llm_configured and not model_away and request.max_total_tokens > MIN_ANSWER_TOKENS:
         try:
-            result = await writer.generate(request, emit)
+            drafted = await _generate(state, writer, request, emit, critic)
         except LlmUnavailable:
             model_away = True
             notice = LLM_AWAY
             notices = (*notices, notice)
             await emit(Degraded("llm", notice))
+        else:
+            if isinstance(drafted, MoreNeeded):
+                return drafted
+            result = drafted
     if result is None:
         result = await writer.extract(request, emit)
     if model_away:
         reason = StopReason.LLM_UNAVAILABLE
     return _settle(state, result, reason, notices)
+
+
+async def _generate(
+    state: RunState, writer: AnswerWriter, request: AnswerRequest, emit: Emit, critic: Critic | None
+) -> RouteResult | MoreNeeded:
+    """Let the model write; with a critic, hold the draft back until it was reviewed."""
+    if critic is None:
+        return await writer.generate(request, emit)
+    draft = await writer.generate(request, Withheld(emit))
+    after = state.spend(draft.usage)
+    if draft.outcome is not Outcome.UNANSWERABLE and not isinstance(may_review(after), Stop):
+        try:
+            review = await critic.review(after, draft)
+        except (LlmUnavailable, UnreadableOutput) as error:
+            spent = error.usage if isinstance(error, UnreadableOutput) else Usage()
+            draft = replace(draft, usage=draft.usage + spent, notices=(*draft.notices, NOT_CHECKED))
+        else:
+            usage = draft.usage + review.usage
+            another = review.query and state.reviewed is None and state.steps_left
+            if another and not isinstance(may_call(state.spend(usage)), Stop):
+                return MoreNeeded(review.query, usage)
+            draft = replace(without(draft, review.unsupported), usage=usage)
+            if not draft.text:
+                draft = replace(draft, text=NO_ANSWER_FOUND, citations=(), outcome=Outcome.UNANSWERABLE)
+    await emit_whole(draft, emit)
+    return draft
+
+
+def may_review(state: RunState) -> Verdict:
+    """May a draft still be reviewed? Time and tokens must be left; the answer's reserve may be used for it."""
+    if state.remaining_seconds <= 0 or tokens_for_answer(state) <= MIN_ANSWER_TOKENS:
+        return Stop(StopReason.TOKEN_BUDGET, "no room is left to check the answer")
+    return ALLOW
 
 
 async def clarification_result(state: RunState, question: str, emit: Emit) -> RouteResult:

@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from agentic import embedding
-from agentic.actions import Ask, Finish, Malformed, Plan, Proposal, searches_of, steps_of
+from agentic.actions import Ask, Finish, Malformed, Plan, Proposal, Search, searches_of, steps_of
 from agentic.events import found_event, plan_event, query_events, sufficiency_event
 from agentic.guards import steps
 from agentic.guards.chain import GUARDS, may_call, rule
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
+    from agentic.answer import MoreNeeded
     from agentic.compression import Compress
     from agentic.controllers.protocol import Pattern
     from agentic.library import Embed, Library
@@ -72,7 +73,7 @@ class RunContext:
     embed: Embed
     scope: Scope
     emit: Emit
-    write_answer: Callable[[RunState], Awaitable[RouteResult]]
+    write_answer: Callable[[RunState], Awaitable[RouteResult | MoreNeeded]]
     compress: Compress | None
     clock: Callable[[], float]
     started: float
@@ -113,7 +114,7 @@ def build_graph(checkpointer: BaseCheckpointSaver[str] | None = None) -> Compile
     graph.add_conditional_edges("guard", _after_guard, ["act", "propose", "clarify", "answer"])
     graph.add_conditional_edges("act", _after_act, ["judge", "propose", "answer"])
     graph.add_edge("clarify", "judge")
-    graph.add_edge("answer", END)
+    graph.add_conditional_edges("answer", _after_answer, ["guard", END])
     return graph.compile(checkpointer=checkpointer, name="pointsman")
 
 
@@ -186,6 +187,8 @@ async def compress(state: RunState, context: RunContext) -> RunState:
 
 async def propose(state: RunState, context: RunContext) -> RunState:
     """Let the controller propose, if the budgets allow another call."""
+    if state.reviewed is not None:
+        return replace(state, proposal=None).end(state.reviewed)
     pattern = context.pattern_of(state)
     last = state.last_judgement
     if state.steps_left == 0 and not (last is not None and last.step == state.steps and last.sufficient):
@@ -314,11 +317,21 @@ async def _clarify(state: Channels, *, runtime: Runtime[RunContext]) -> Channels
 
 async def _answer(state: Channels, *, runtime: Runtime[RunContext]) -> Channels:
     """Write the answer from what is known."""
-    return {"result": await runtime.context.write_answer(runtime.context.stamp(_join(state)))}
+    run = runtime.context.stamp(_join(state))
+    written = await runtime.context.write_answer(run)
+    if isinstance(written, RouteResult):
+        return {"result": written}
+    search = Search(written.query, reason="the draft lacks this")
+    again = replace(run.spend(written.usage), proposal=Proposal(search), reviewed=run.ending, ending=None)
+    return _split(again, state)
 
 
 # ---------------------------------------------------------------------------------------------------------------- edges
 # Coroutines, though they wait for nothing: LangGraph runs a plain function in a thread of an executor.
+
+
+async def _after_answer(channels: Channels) -> str:
+    return END if "result" in channels else "guard"
 
 
 async def _after_judge(channels: Channels) -> str:
@@ -345,6 +358,8 @@ async def _after_act(channels: Channels) -> str:
     state = channels["run"]
     if state.ending is not None:
         return "answer"
+    if state.reviewed is not None:
+        return "propose"  # the one more search of a review: the answer is written anew from what it brought
     return "judge" if state.queries and state.queries[-1].step > _judged_until(state) else "propose"
 
 

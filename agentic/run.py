@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph
     from numpy.typing import NDArray
 
-    from agentic.answer import AnswerWriter
+    from agentic.answer import AnswerWriter, MoreNeeded
     from agentic.compression import Compress
     from agentic.controllers.protocol import Pattern
+    from agentic.critique import Critic
     from agentic.library import Embed, Library
     from standard.domain.event import Emit, EventBody
     from standard.domain.passage import SearchResult
@@ -42,7 +43,8 @@ class AgenticParts:
     """What the route works with; made once by the composition root.
 
     `patterns` maps a controller's name (settings.controller) to its pattern; `offline` takes over where the model fails
-    or none is configured. `graph` is `build_graph(checkpointer)`, compiled once.
+    or none is configured. `critic` checks answers where settings.critique asks for it. `graph` is
+    `build_graph(checkpointer)`, compiled once.
     """
 
     library: Library
@@ -53,6 +55,7 @@ class AgenticParts:
     graph: CompiledStateGraph[Any, Any, Any, Any]
     settings: AgenticSettings = AgenticSettings()
     compress: Compress | None = None
+    critic: Critic | None = None
     checkpointer: BaseCheckpointSaver[str] | None = None
 
     def pattern(self, controller: str | None) -> Pattern:
@@ -74,6 +77,7 @@ def make_parts(
     patterns: dict[str, Pattern] | None = None,
     settings: AgenticSettings | None = None,
     compress: Compress | None = None,
+    critic: Critic | None = None,
     checkpointer: BaseCheckpointSaver[str] | None = None,
 ) -> AgenticParts:
     """Put the route's parts together and compile its graph."""
@@ -86,6 +90,7 @@ def make_parts(
         graph=build_graph(checkpointer),
         settings=settings or AgenticSettings(),
         compress=compress,
+        critic=critic,
         checkpointer=checkpointer,
     )
 
@@ -205,8 +210,10 @@ async def _run(
             asked.append(body)
         await emit(body)
 
-    async def write(state: RunState) -> RouteResult:
-        return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm)
+    critic = parts.critic if parts.settings.critique else None
+
+    async def write(state: RunState) -> RouteResult | MoreNeeded:
+        return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm, critic=critic)
 
     context = RunContext(
         pattern=parts.pattern(controller),

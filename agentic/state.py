@@ -182,7 +182,8 @@ class RunState:
     attempts; `remaining_seconds` what deadline and cap leave at this moment (both are stamped by the graph before a
     node runs). `dropped_queries` were taken out of an action of several since earlier ones had asked. `stale_steps` and
     `refused_in_row` count consecutive steps without gain and refusals. `llm_failed` is set once the model is given up
-    on for control (to the kind of failure): from then on the offline controller and judge carry the run.
+    on for control (to the kind of failure): from then on the offline controller and judge carry the run. `reviewed` is
+    the ending that a review of the draft suspended for one more search.
     """
 
     question: UntrustedText
@@ -213,6 +214,7 @@ class RunState:
     llm_failed: str = ""
     notices: tuple[str, ...] = ()
     ending: Ending | None = None
+    reviewed: Ending | None = None
 
     @property
     def steps_left(self) -> int:

@@ -98,7 +98,7 @@ REWRITE_SCHEMA = closed(_MOVE)
 
 _MOVES = instruction("""\
 "next" is one of
-- "answer": what is known answers the whole question.
+- "answer": what is known answers the whole question; or a part of it, and no other search is promising.
 - "search": something is missing. "query" is one short search for exactly that, in words that a document would use. Put
   the names you have learned into it (write "birthplace of Anna Berg", not "birthplace of the captain"). Ask for one
   thing at a time, and for nothing that an earlier query (A1, A2 …) asked already, however phrased.
@@ -107,8 +107,8 @@ _MOVES = instruction("""\
 - "links": what is missing is likely to stand in documents that some sources name; "follow" lists those sources.
 - "ask": the question has several readings that the sources cannot decide between, and the answer would differ.
   "question" is one question to the user, "options" the readings. Do not ask what a search can find out.
-- "unanswerable": different searches found nothing on it, and no other search is promising; or the sources say
-  themselves that it does not exist, is not known or is not decided.
+- "unanswerable": different searches found nothing of what is asked, and no other search is promising; or the sources
+  say themselves that it does not exist, is not known or is not decided.
 Fields that your move does not need stay empty. "reason" is one sentence.""")
 
 _JUDGE = join(
@@ -145,7 +145,8 @@ _REWRITE = join(
     [
         instruction(
             "You look for what is missing to answer a question from a collection of documents. Your last "
-            "proposal was refused. Propose something else."
+            'proposal was refused; the notes X1, X2 … say why. Propose something else, or end with "answer" or '
+            '"unanswerable".'
         ),
         DATA_RULE,
         instruction("""\
@@ -252,7 +253,7 @@ def judgement_of(reply: JudgeReply, state: RunState) -> Judgement:
     return Judgement(
         step=state.steps,
         score=reply.score,
-        sufficient=complete or (reply.next == "answer" and reply.score >= 0.5),
+        sufficient=complete or (reply.next == "answer" and reply.score >= 0.5 and not reply.missing),
         known=tuple(known_fact(claim, state) for claim in reply.known),
         missing=tuple(reply.missing),
         contradictions=tuple(known_fact(claim, state) for claim in reply.contradictions),

@@ -311,3 +311,40 @@ async def test_cancelling_closes_the_connection_to_the_model(
         await asyncio.sleep(0.01)
     assert request.client_gone is not None
     assert request.client_gone - cancelled < 0.1
+
+
+async def test_a_source_that_breaks_off_is_read_and_judged_anew(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    # Called irrelevant at first: what is read has to be seen all the same.
+    server.script = [reply(0.2, "read", missing=["the rest of the sentence"], follow=["S1"]), DONE]
+    _, events = await ask(llm, library)
+    assert [event.action for event in events if isinstance(event, QueryIssued)] == ["search", "read"]
+    assert 'passage id="S1"' in server.requests[1].body["messages"][1]["content"]
+
+
+async def test_a_read_without_a_source_is_refused_not_run(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [reply(0.2, "read", missing=["the rest"]), reply(0.2, "unanswerable")]
+    _, events = await ask(llm, library)
+    assert trips(events) == ["malformed_output"]
+
+
+async def test_an_answer_to_a_part_is_no_sufficient_evidence(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [reply(0.6, "answer", missing=["the year"], relevant=["S1"])]
+    result, events = await ask(llm, library)
+    assert [event.sufficient for event in events if isinstance(event, SufficiencyJudged)] == [False]
+    assert result.outcome is Outcome.ANSWERED_WITH_CAVEAT
+
+
+async def test_notes_share_a_section_and_say_which_queries_were_of_use(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [HOP, DONE]
+    await ask(llm, library)
+    prompt = server.requests[1].body["messages"][1]["content"]
+    assert "A1: the question itself (1 new sources, 1 of use)\nA2: birth year of Anna Berg (1 new sources)" in prompt
+    assert prompt.count("<note id=") == 3
