@@ -74,8 +74,8 @@ _HISTORY = instruction("\n\nWhat was said before, oldest first:\n")
 _PASSAGES = instruction("\n\nThe passages:\n")
 _QUESTION = instruction("\n\nThe question:\n")
 _REMINDER = instruction(
-    "\n\nAnswer it from the passages, with their ids behind each statement. If they leave a part of it open, end with the "
-    "following word; if they answer nothing of it, reply with it alone: "
+    "\n\nAnswer it from the passages, with their ids behind each statement. If they leave a part of it open, end with "
+    "the following word; if they answer nothing of it, reply with it alone: "
 )
 _REMINDER_TO_HAND_OVER = instruction(
     "\n\nAnswer it from the passages, with their ids behind each statement. If they do not answer all of it, reply "
