@@ -9,11 +9,12 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from agentic.checkpoint import RunSerializer
 from agentic.controllers.decide import decide_pattern
 from agentic.controllers.offline import offline_pattern
-from agentic.run import answer_agentic, make_parts
+from agentic.run import answer_agentic, make_parts, resume_agentic
 from agentic.writer import StandardWriter
 from router.configs import llm_config
 from router.journal.store import thread_of
 from standard.context import ContextConfig
+from standard.database.pool import translated_errors
 from standard.llm.protocol import Purpose
 from standard.pipeline import StandardConfig, answer_standard
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from agentic.library import Embed, Library
     from agentic.run import AgenticParts
     from agentic.settings import AgenticSettings
-    from router.parts import RouteHandler
+    from router.parts import ResumeHandler, RouteHandler
     from router.settings import Settings
     from router.telemetry.metrics import Metrics
     from standard.database.pool import Pool
@@ -70,7 +71,21 @@ def agentic_handler(parts: AgenticParts) -> RouteHandler:
         may_escalate: bool,  # noqa: ARG001 - nothing lies beyond this route
     ) -> RouteResult:
         thread = thread_of(question.scope.tenant, question.request_id)
-        return await answer_agentic(question, first, vector, parts=parts, emit=emit, thread=thread)
+        with translated_errors():  # the checkpoints'; everything else translates its own
+            return await answer_agentic(question, first, vector, parts=parts, emit=emit, thread=thread)
+
+    return handle
+
+
+def resume_handler(parts: AgenticParts) -> ResumeHandler | None:
+    """What goes on with an agentic run from its checkpoint; None where none are kept."""
+    if parts.checkpointer is None:
+        return None
+
+    async def handle(question: Question, *, emit: Emit, reply: str) -> RouteResult:
+        thread = thread_of(question.scope.tenant, question.request_id)
+        with translated_errors():
+            return await resume_agentic(question, parts=parts, emit=emit, thread=thread, user_input=reply)
 
     return handle
 

@@ -22,7 +22,7 @@ from grpc_health.v1.health import aio as health_aio
 from prometheus_client import start_http_server
 
 from agentic.run import AgenticParts
-from router.answering import agentic_handler, make_agentic, standard_handler
+from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
 from router.configs import (
     agentic_settings,
     database_config,
@@ -135,7 +135,12 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
         models = ModelLoader(settings.routing.model, embedder, embedder.embed_queries)
         models.load()
-        journal = Journal(pool, consent=settings.journal.questions, owner=f"{socket.gethostname()}:{os.getpid()}")
+        journal = Journal(
+            pool,
+            consent=settings.journal.questions,
+            owner=f"{socket.gethostname()}:{os.getpid()}",
+            lease_seconds=settings.journal.lease_seconds,
+        )
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
@@ -144,7 +149,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             llm,
             agentic_settings(settings),
             settings.llm.max_output_tokens,
-            pool if llm is not None else None,
+            # Checkpoints hold texts, so consent to keep them is consent to both; without a model none are worth it.
+            pool if llm is not None and journal.consent == "text" else None,
         )
         parts = GatewayParts(
             embed=embed,
@@ -157,6 +163,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             policies=policies,
             metrics=metrics,
             settings=settings,
+            resume=resume_handler(agentic),
         )
         gateway = await stack.enter_async_context(Gateway(parts))
         yield Application(

@@ -6,49 +6,57 @@ The journal is written after each action that costs something and before anybody
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
+from router.answers import agentic_decision, dry_answer, less, whole_answer
+from router.asked import asked_text, embedded_text
 from router.decide import Circumstances, Signals, decide
 from router.describe import describe
-from router.journal.codec import kept
+from router.journal.question import kept_question, replies_of
 from router.tasks import task_group
-from standard.domain.answer import Answer, AnswerSource, Decision, Timings, Usage
-from standard.domain.errors import AlreadyExists, PointsmanError
+from router.telemetry.events import count_event
+from standard.domain.answer import Answer, Decision, Outcome, Timings
+from standard.domain.errors import (
+    AlreadyExists,
+    DatabaseUnavailable,
+    DeadlineExceeded,
+    FailedPrecondition,
+    NotFound,
+    PointsmanError,
+)
 from standard.domain.event import (
-    CitationMade,
     Completed,
-    ContextCompressed,
     DecisionMade,
     Escalated,
-    GuardTripped,
     PassagesFound,
-    QueryIssued,
     SufficiencyJudged,
     TokenEmitted,
 )
-from standard.domain.question import Budget, Question, Route
+from standard.domain.question import Question, Route
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from router.journal.store import BegunRun
+    from router.journal.store import BegunRun, StoredRun
     from router.parts import GatewayParts
     from router.runs import LiveRun
     from router.sessions import Sessions
-    from router.telemetry.metrics import Metrics
-    from standard.domain.event import EventBody
+    from standard.domain.event import Event, EventBody
     from standard.domain.outcome import RouteResult
     from standard.domain.passage import SearchResult
 
 JOURNAL_SECONDS = 5.0
 """Longest wait for the journal at the end of a run."""
+FOLLOW_SECONDS = 0.5
+"""How often the journal is asked for news of a run that another worker has."""
 
 _log = structlog.get_logger("pointsman.run")
 
@@ -87,61 +95,184 @@ class Execution:
         self._question = question
         self._clock = Clockwork(time.perf_counter())
         self._recorded = 0
+        self._replies: list[str] = []
 
-    async def work(self, replay: Callable[[str, str], Awaitable[None]]) -> None:
-        """Work to the end and finish the run; `replay` fills it from the journal where its id is known already.
+    async def work(self, *, known: bool = False) -> None:
+        """Work to the end and finish the run.
 
-        Raises what a caller should see; the run's row is then closed as failed.
+        `known`: the question came from the journal, where the run is. A run that is done, or that another worker has,
+        is read from the journal; one whose worker failed or died is taken over. Raises what a caller should see; the
+        run's row is then closed as failed.
         """
-        run, question = self._run, self._question
+        run = self._run
+        try:
+            if known:
+                await self._settle(await self._claim(), None)
+            else:
+                await self._settle(*await self._begin_and_look())
+        except BaseException:
+            await self._record_failure()
+            raise
+        run.finish()
+
+    async def _begin_and_look(self) -> tuple[BegunRun, FirstLook | Exception]:
+        """Both at once. A look that fails does not undo the beginning: the row must be closed, or needs no look."""
+
+        async def look() -> FirstLook | Exception:
+            try:
+                return await self._look()
+            except Exception as error:  # noqa: BLE001 - raised by `_settle`, once it is clear whether it matters
+                return error
+
         async with task_group() as group:
-            beginning = group.create_task(
-                self._parts.journal.begin(
-                    run.tenant, run.request_id, run.body_hash, self._kept_question(), question.session_id
-                )
+            beginning = group.create_task(self._begin())
+            looking = group.create_task(look())
+        return beginning.result(), looking.result()
+
+    async def _begin(self) -> BegunRun:
+        run, question, journal = self._run, self._question, self._parts.journal
+        return self._noted(
+            await journal.begin(
+                run.tenant,
+                run.request_id,
+                run.body_hash,
+                kept_question(question, journal.consent),
+                question.session_id,
             )
-            looking = group.create_task(self._look())
-        begun = beginning.result()
-        if not begun.fresh:
+        )
+
+    async def _claim(self) -> BegunRun:
+        run = self._run
+        return self._noted(await self._parts.journal.claim(run.tenant, run.request_id, run.body_hash, reply=run.reply))
+
+    def _noted(self, begun: BegunRun) -> BegunRun:
+        if begun.owner:
+            self._run.held = begun
+        return begun
+
+    async def _settle(self, begun: BegunRun, look: FirstLook | Exception | None) -> None:
+        run = self._run
+        while not begun.owner:
             if begun.body_hash != run.body_hash:
                 raise AlreadyExists(f"request_id {run.request_id!r} was used for another question")
-            await replay(run.tenant, run.request_id)
-            return
-        await self._answer_and_record(begun, looking.result())
+            if self._parts.journal.consent != "text":
+                raise FailedPrecondition(f"run {run.request_id!r} can't be replayed: the journal keeps no text")
+            if begun.state in {"done", "waiting"}:
+                await self._catch_up()
+                return
+            await self._follow()
+            begun = await self._claim()
+        answer: Answer | None = None
+        if begun.state:  # it was somebody's before
+            await self._catch_up()
+            self._recorded = len(run.events)
+            answer = await self._carry_on(begun)
+        if answer is None:
+            if isinstance(look, Exception):
+                raise look
+            answer = await self._answer(look or await self._look())
+        await self._end(answer)
 
-    async def _answer_and_record(self, begun: BegunRun, look: FirstLook) -> None:
+    async def _end(self, answer: Answer) -> None:
+        waits = answer.outcome is Outcome.NEEDS_CLARIFICATION and self._parts.resume is not None
+        completed = Completed(answer)
+        # The journal holds the end before anybody is told of it.
+        self._run.hold(completed, describe(completed))
         try:
-            answer = await self._answer(begun, look)
-            completed = Completed(answer)
-            # The journal holds the end before anybody is told of it.
-            self._run.hold(completed, describe(completed))
-            await asyncio.wait_for(self._record(begun, "done"), JOURNAL_SECONDS)
-        except BaseException:
-            await self._record_failure(begun)
-            raise
-        self._run.finish()
+            async with asyncio.timeout(JOURNAL_SECONDS):
+                await self._record(self._run.recordable(), "waiting" if waits else "done")
+        except TimeoutError:
+            message = "the journal did not take the end of the run in time; ask again with the same id"
+            raise DatabaseUnavailable(message, retry_after_seconds=1.0) from None
+        self._run.held = None
 
-    async def _record(self, begun: BegunRun, state: str | None = None) -> None:
-        fresh = self._run.recordable()[self._recorded :]
-        if fresh or state:
-            await self._parts.journal.append(begun.run_id, fresh, state=state)
+    async def _catch_up(self) -> StoredRun:
+        """Take what the journal has of the run beyond what its readers were shown."""
+        run, journal = self._run, self._parts.journal
+        stored = await journal.load(run.tenant, run.request_id, after_sequence=len(run.events))
+        if stored is None:
+            raise NotFound(f"no run {run.request_id!r}")
+        run.take_over(journal.events(stored))
+        self._replies = replies_of(stored.question)
+        return stored
+
+    async def _follow(self) -> None:
+        """Read the events of another worker's run as it journals them, until it ends or deserts the run."""
+        now = asyncio.get_running_loop().time
+        deadline = self._question.deadline
+        if deadline is None:
+            deadline = now() + self._parts.settings.server.default_timeout_seconds
+        pause = FOLLOW_SECONDS / 10
+        while True:
+            stored = await self._catch_up()
+            if stored.state != "running" or stored.deserted:
+                return
+            if now() + pause > deadline:
+                message = f"run {self._run.request_id!r} is still worked on elsewhere; ask again with the same id"
+                raise DeadlineExceeded(message)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, FOLLOW_SECONDS)
+
+    async def _carry_on(self, begun: BegunRun) -> Answer | None:
+        """Go on from the run's checkpoint, or return None where there is none that one could go on from.
+
+        A run that failed begins again, since its state may be what it failed of; but not at the user's expense: what
+        they were asked and have answered stays answered.
+        """
+        run, resume = self._run, self._parts.resume
+        if resume is None:
+            return None
+        decision = agentic_decision(run.events)
+        before = len(run.events)
+        if decision is not None and (self._replies or begun.state != "failed"):
+            try:
+                result = await resume(self._question, emit=self._emit, reply=self._replies[-1] if self._replies else "")
+            except FailedPrecondition as error:
+                if run.reply or len(run.events) > before:
+                    raise
+                _log.info("the run begins again", request_id=run.request_id, reason=error.message)
+            else:
+                return self._whole(Route.AGENTIC, decision, result)
+        await self._parts.journal.forget_state(run.tenant, run.request_id)
+        return None
+
+    async def _record(self, events: Sequence[Event], state: str = "running") -> None:
+        held = self._run.held
+        fresh = events[self._recorded :]
+        if held is not None and (fresh or state != "running"):
+            await self._parts.journal.append(held, fresh, state=state)
             self._recorded += len(fresh)
 
-    async def _record_failure(self, begun: BegunRun) -> None:
-        recording = asyncio.ensure_future(asyncio.wait_for(self._record(begun, "failed"), JOURNAL_SECONDS))
+    async def _record_failure(self) -> None:
+        """Close the row of a run that failed or was cancelled; another cancellation does not cut this short."""
+        if self._run.held is None:
+            return
+        closing = asyncio.create_task(self._close_failed())
+        while not closing.done():
+            # Bounded by the timeout in `_close_failed`; what ended the run is raised by the caller.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(closing)
+        self._run.held = None
+
+    async def _close_failed(self) -> None:
+        run, journal = self._run, self._parts.journal
         try:
-            await asyncio.shield(recording)
-        except (PointsmanError, TimeoutError):
-            _log.warning("the journal could not record how a run ended")
+            async with asyncio.timeout(JOURNAL_SECONDS):
+                try:
+                    await self._record(run.events, "failed")
+                except NotFound:  # erased: what the route kept of it meanwhile has to go as well
+                    await journal.forget_state(run.tenant, run.request_id)
+        except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden by this
+            _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=repr(error))
 
     async def _look(self) -> FirstLook:
         parts, clock, question = self._parts, self._clock, self._question
         at = time.perf_counter()
-        vector = await parts.embed(question.text.raw)
+        vector = await parts.embed(embedded_text(question))
         now = time.perf_counter()
         clock.embed = now - at
         parts.metrics.embedded(clock.embed)
-        first = await parts.retriever.search(question.scope, question.text.raw, vector, k=question.top_k)
+        first = await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
         at = time.perf_counter()
         clock.retrieve = at - now
         parts.metrics.retrieved(first)
@@ -170,69 +301,50 @@ class Execution:
             priced=self._parts.has_llm,
         )
 
-    async def _answer(self, begun: BegunRun, look: FirstLook) -> Answer:
+    async def _answer(self, look: FirstLook) -> Answer:
         parts, question, clock = self._parts, self._question, self._clock
         at = time.perf_counter()
         policy = parts.policies.policy(question.scope.tenant)
         decision = decide(look.signals, self._circumstances(), policy)
         clock.decide += time.perf_counter() - at
         parts.metrics.decided(decision, clock.decide)
-
-        async def emit(body: EventBody) -> None:
-            if isinstance(body, TokenEmitted) and not clock.first_token:
-                clock.first_token = time.perf_counter() - clock.started
-            count_event(parts.metrics, body)
-            self._run.append(body, describe(body))
-            if isinstance(body, (PassagesFound, SufficiencyJudged)):
-                await self._record(begun)
-
-        await emit(DecisionMade(decision))
+        await self._emit(DecisionMade(decision))
         waited = time.perf_counter() - clock.started
         parts.metrics.first_event_seconds.labels(decision.route.value).observe(waited)
         if question.dry_run:
             return dry_answer(question, decision, clock.timings())
-        route, result = await self._route(look, decision, emit)
+        return self._whole(*await self._route(look, decision))
+
+    async def _emit(self, body: EventBody) -> None:
+        clock = self._clock
+        if isinstance(body, TokenEmitted) and not clock.first_token:
+            clock.first_token = time.perf_counter() - clock.started
+        count_event(self._parts.metrics, body)
+        self._run.append(body, describe(body))
+        if isinstance(body, (PassagesFound, SufficiencyJudged)):
+            await self._record(self._run.events)
+
+    def _whole(self, route: Route, decision: Decision, result: RouteResult) -> Answer:
+        question = self._question
         self._sessions.remember(question.scope.tenant, question.session_id, route)
-        answer = whole_answer(question, route, decision, result, clock.timings())
-        parts.metrics.answered(answer, question.scope.tenant)
+        answer = whole_answer(question, route, decision, result, self._clock.timings())
+        self._parts.metrics.answered(answer, question.scope.tenant)
         return answer
 
-    async def _route(
-        self, look: FirstLook, decision: Decision, emit: Callable[[EventBody], Awaitable[None]]
-    ) -> tuple[Route, RouteResult]:
-        parts, question = self._parts, self._question
+    async def _route(self, look: FirstLook, decision: Decision) -> tuple[Route, Decision, RouteResult]:
+        parts, question, emit = self._parts, self._question, self._emit
         if decision.route is Route.AGENTIC:
             result = await parts.agentic(question, look.vector, look.first, emit=emit, may_escalate=False)
-            return Route.AGENTIC, result
+            return Route.AGENTIC, decision, result
         may_escalate = question.route is None and parts.settings.routing.escalate
         result = await parts.standard(question, look.vector, look.first, emit=emit, may_escalate=may_escalate)
         if not result.escalate:
-            return Route.STANDARD, result
+            return Route.STANDARD, decision, result
         parts.metrics.escalations.labels(result.escalate).inc()
         await emit(Escalated(Route.STANDARD, Route.AGENTIC, result.escalate))
         left = replace(question, budget=less(question.budget, result.usage))
         further = await parts.agentic(left, look.vector, look.first, emit=emit, may_escalate=False)
-        return Route.AGENTIC, replace(further, usage=result.usage + further.usage)
-
-    def _kept_question(self) -> dict[str, Any] | None:
-        consent, question = self._parts.journal.consent, self._question
-        if consent == "nothing":
-            return None
-        return {
-            "question": kept(question.text.raw, consent),
-            "collection": question.scope.collection,
-            "route": question.route.value if question.route else "",
-        }
-
-
-def less(budget: Budget, usage: Usage) -> Budget:
-    """What a route that handed over leaves of the caller's caps."""
-    tokens, cost = budget.max_tokens, budget.max_cost_usd
-    return replace(
-        budget,
-        max_tokens=None if tokens is None else max(tokens - usage.billed_tokens, 0),
-        max_cost_usd=None if cost is None else max(cost - usage.cost_usd, 0.0),
-    )
+        return Route.AGENTIC, decision, replace(further, usage=result.usage + further.usage)
 
 
 def circumstances(
@@ -250,60 +362,4 @@ def circumstances(
         seconds_left=seconds,
         cost_left_usd=question.budget.max_cost_usd,
         priced=priced,
-    )
-
-
-def count_event(metrics: Metrics, body: EventBody) -> None:
-    """Count what an event tells."""
-    match body:
-        case QueryIssued():
-            metrics.actions.labels(body.action).inc()
-        case PassagesFound():
-            metrics.passages.labels("new").inc(len(body.passages))
-            metrics.passages.labels("duplicate").inc(body.duplicates)
-        case GuardTripped():
-            metrics.guard_trips.labels(body.guard).inc()
-        case SufficiencyJudged():
-            metrics.sufficiency.observe(body.score)
-        case ContextCompressed():
-            metrics.compressions.inc()
-            metrics.context_tokens.observe(body.tokens_after)
-        case CitationMade():
-            metrics.citations.labels("kept").inc()
-        case _:
-            pass
-
-
-def whole_answer(question: Question, route: Route, decision: Decision, result: RouteResult, timings: Timings) -> Answer:
-    """A route's result with everything the gateway knows beside it."""
-    return Answer(
-        request_id=question.request_id,
-        text=result.text,
-        source=result.source,
-        outcome=result.outcome,
-        stop_reason=result.stop_reason,
-        route=route,
-        decision=decision,
-        citations=result.citations,
-        clarification=result.clarification,
-        notices=result.notices,
-        steps=result.steps,
-        usage=result.usage,
-        timings=timings,
-    )
-
-
-def dry_answer(question: Question, decision: Decision, timings: Timings) -> Answer:
-    """What a dry run returns: the decision and no answer."""
-    return Answer(
-        request_id=question.request_id,
-        text="",
-        source=AnswerSource.EXTRACTIVE,
-        outcome=None,
-        stop_reason=None,
-        route=decision.route,
-        decision=decision,
-        notices=("dry run: decided only",),
-        steps=0,
-        timings=timings,
     )

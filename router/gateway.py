@@ -17,20 +17,31 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from router.admission import Admission
+from router.asked import embedded_text
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
+from router.journal.question import may_see, question_of, replies_of
 from router.runs import LiveRun, RunRegistry
 from router.sessions import Sessions
 from router.tasks import task_group
-from standard.domain.errors import AlreadyExists, FailedPrecondition, InvalidInput, NotFound, PointsmanError
+from standard.domain.errors import (
+    AlreadyExists,
+    FailedPrecondition,
+    InvalidInput,
+    NotFound,
+    PointsmanError,
+    Unavailable,
+)
 from standard.domain.event import Completed, Event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from types import TracebackType
 
+    from router.journal.store import StoredRun
     from router.parts import GatewayParts
     from standard.domain.answer import Answer, Decision
+    from standard.domain.passage import Scope
     from standard.domain.question import Question, Route
 
 _log = structlog.get_logger("pointsman.gateway")
@@ -47,18 +58,33 @@ class Gateway:
         self._admission = Admission(server.max_inflight, server.max_queued, server.queue_timeout_seconds, parts.metrics)
         self._stack = AsyncExitStack()
         self._tasks: asyncio.TaskGroup | None = None
+        self._renewing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(task_group())
+        self._renewing = self._tasks.create_task(self._renew_leases(), name="leases")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._tasks = None
+        if self._renewing is not None:
+            self._renewing.cancel()
         for run in self._runs.all():
             if run.task is not None:
                 run.task.cancel("the server stops")
         await self._stack.__aexit__(kind, error, trace)
+
+    async def _renew_leases(self) -> None:
+        """Keep the runs of this process its own, well before their leases run out."""
+        journal = self._parts.journal
+        while True:
+            await asyncio.sleep(journal.lease_seconds / 3)
+            try:
+                await journal.renew([run.held for run in self._runs.all() if run.held is not None])
+            except PointsmanError as error:
+                _log.warning("leases could not be renewed; trying again", error=error.message)
 
     async def answer(self, question: Question) -> Answer:
         """Answer a question: the folded stream."""
@@ -80,54 +106,81 @@ class Gateway:
         if not question.request_id:
             question = replace(question, request_id=uuid.uuid4().hex)
         digest = body_hash(question)
-        run = self._runs.get(question.scope.tenant, question.request_id)
-        if run is None:
-            async with self._admission.place():
-                # Another call of the same id may have begun while this one waited for a place.
-                run = self._runs.get(question.scope.tenant, question.request_id) or self._begin(question, digest)
-                async with aclosing(self._read(run, digest, 0)) as events:
+
+        def start() -> LiveRun:
+            run = LiveRun(question.scope.tenant, question.request_id, digest, groups=question.scope.groups)
+            return self._start(run, question)
+
+        async with aclosing(self._attached(question.scope.tenant, question.request_id, start)) as attached:
+            async for run in attached:
+                if run.body_hash != digest:
+                    raise AlreadyExists(f"request_id {run.request_id!r} was used for another question")
+                async with aclosing(self._read(run, 0)) as events:
                     async for event in events:
                         yield event
-        else:
-            async with aclosing(self._read(run, digest, 0)) as events:
-                async for event in events:
-                    yield event
 
-    async def resume(self, tenant: str, request_id: str, after_sequence: int, reply: str) -> AsyncGenerator[Event]:
-        """Re-attach to a run after an event: a live one continues, a finished one is replayed from the journal."""
+    async def resume(
+        self, scope: Scope, request_id: str, after_sequence: int, *, reply: str, deadline: float | None
+    ) -> AsyncGenerator[Event]:
+        """Re-attach to a run after an event, or continue it.
+
+        A live run goes on, a finished one is replayed from the journal, one whose worker died is taken over, one that
+        waits for its user goes on with their `reply`. Of `scope` the tenant and the groups count: what else a run may
+        see is kept with its question. `deadline` is the event loop's time at which the answer must be out.
+        """
+        tenant = scope.tenant
+        stored: StoredRun | None = None
+        if self._runs.get(tenant, request_id) is None:
+            stored = await self._parts.journal.load(tenant, request_id, after_sequence=after_sequence)
+            if stored is None or not may_see(stored.question, scope.groups):
+                raise NotFound(f"no run {request_id!r}")
+            if reply and stored.state != "waiting" and replies_of(stored.question)[-1:] != [reply]:
+                raise FailedPrecondition(f"run {request_id!r} does not wait for input")
+            if stored.state == "done" or (stored.state == "waiting" and not reply):
+                for event in self._replayed(stored):
+                    yield event
+                return
+
+        def start() -> LiveRun:
+            if stored is None:  # it ended since; whoever asks again finds it in the journal
+                raise Unavailable(f"run {request_id!r} has just ended; ask again", retry_after_seconds=0.1)
+            question = question_of(stored.question, tenant, request_id, deadline)
+            run = LiveRun(tenant, request_id, stored.body_hash, groups=question.scope.groups, reply=reply)
+            return self._start(run, question, known=True)
+
+        async with aclosing(self._attached(tenant, request_id, start)) as attached:
+            async for run in attached:
+                if not run.groups <= scope.groups:
+                    raise NotFound(f"no run {request_id!r}")
+                if reply and run.reply != reply:
+                    raise FailedPrecondition(f"run {request_id!r} does not wait for input")
+                async with aclosing(self._read(run, after_sequence)) as events:
+                    async for event in events:
+                        yield event
+
+    def _replayed(self, stored: StoredRun) -> list[Event]:
+        if self._parts.journal.consent != "text":
+            raise FailedPrecondition(f"run {stored.request_id!r} can't be replayed: the journal keeps no text")
+        return self._parts.journal.events(stored)
+
+    async def _attached(self, tenant: str, request_id: str, start: Callable[[], LiveRun]) -> AsyncGenerator[LiveRun]:
+        """Yield the live run of that name once, or the one that `start` begins; for it a place is held meanwhile."""
         run = self._runs.get(tenant, request_id)
-        if reply:
-            raise FailedPrecondition(f"run {request_id!r} does not wait for input")
         if run is not None:
-            async with aclosing(self._read(run, run.body_hash, after_sequence)) as events:
-                async for event in events:
-                    yield event
+            yield run
             return
-        for event in await self._replay(tenant, request_id, after_sequence):
-            yield event
+        async with self._admission.place():
+            # Another call of the same id may have begun while this one waited for a place.
+            yield self._runs.get(tenant, request_id) or start()
 
-    async def _replay(self, tenant: str, request_id: str, after_sequence: int) -> list[Event]:
-        journal = self._parts.journal
-        stored = await journal.load(tenant, request_id, after_sequence=after_sequence)
-        if stored is None:
-            raise NotFound(f"no run {request_id!r}")
-        if stored.state != "done":
-            raise FailedPrecondition(f"run {request_id!r} has no answer (it is {stored.state}); use a new id")
-        if journal.consent != "text":
-            raise FailedPrecondition(f"run {request_id!r} can't be replayed: the journal keeps no text")
-        return journal.events(stored)
-
-    def _begin(self, question: Question, digest: str) -> LiveRun:
+    def _start(self, run: LiveRun, question: Question, *, known: bool = False) -> LiveRun:
         if self._tasks is None:
-            raise FailedPrecondition("the gateway is not open")
-        run = LiveRun(question.scope.tenant, question.request_id, digest)
+            raise Unavailable("the gateway is stopping; ask again with the same id", retry_after_seconds=1.0)
+        run.task = self._tasks.create_task(self._produce(run, question, known=known), name=f"run {run.request_id}")
         self._runs.add(run)
-        run.task = self._tasks.create_task(self._produce(run, question), name=f"run {question.request_id}")
         return run
 
-    async def _read(self, run: LiveRun, digest: str, after_sequence: int) -> AsyncGenerator[Event]:
-        if run.body_hash != digest:
-            raise AlreadyExists(f"request_id {run.request_id!r} was used for another question")
+    async def _read(self, run: LiveRun, after_sequence: int) -> AsyncGenerator[Event]:
         run.readers += 1
         try:
             async with aclosing(run.read(after_sequence)) as events:
@@ -137,23 +190,20 @@ class Gateway:
             run.readers -= 1
             abandoned = run.readers == 0 and not run.finished and not self._parts.settings.journal.detach
             if abandoned and run.task is not None:
+                # Whoever asks the same from now on must not be told of a cancellation that was not theirs.
+                self._runs.remove(run)
                 run.task.cancel("the last reader left")
                 # The caller learns of the end only when the work has really stopped.
                 await asyncio.wait([run.task], timeout=JOURNAL_SECONDS)
 
-    async def _produce(self, run: LiveRun, question: Question) -> None:
+    async def _produce(self, run: LiveRun, question: Question, *, known: bool) -> None:
         """Work on a run to its end; every error ends in the run, never in the task group."""
-
-        async def replay(tenant: str, request_id: str) -> None:
-            for event in await self._replay(tenant, request_id, 0):
-                run.append(event.body, event.text)
-            run.finish()
-
         try:
             with structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant):
-                await Execution(self._parts, self._sessions, run, question).work(replay)
+                await Execution(self._parts, self._sessions, run, question).work(known=known)
         except asyncio.CancelledError:
-            run.finish(asyncio.CancelledError("the run was cancelled"))
+            message = "the run was stopped before its end; ask again with the same id"
+            run.finish(Unavailable(message, retry_after_seconds=1.0))
             raise
         except PointsmanError as error:
             run.finish(error)
@@ -166,14 +216,22 @@ class Gateway:
     async def classify(self, question: Question, *, explain: bool) -> tuple[Decision, list[tuple[str, float]]]:
         """Decide from the text alone, and say what moved it: (feature, log-odds), strongest first."""
         at = time.perf_counter()
-        vector = await self._parts.embed(question.text.raw)
+        vector = await self._parts.embed(embedded_text(question))
         models = self._parts.models()
-        signals = Signals() if models is None else models.text_signals(question, vector)
+        signals = Signals()
+        reasons: list[tuple[str, float]] = []
+        if models is not None:
+            try:
+                signals = models.text_signals(question, vector)
+                reasons = models.explain(question, vector) if explain else []
+            except Exception:  # noqa: BLE001 - a broken classifier is never an error: the safe route, and counted
+                _log.exception("the classifier failed; saying the safe route")
+                signals = Signals(model_version=models.version)
         tenant = question.scope.tenant
         around = circumstances(question, session_route=None, agentic_share=0.0, priced=self._parts.has_llm)
         decision = decide(signals, around, self._parts.policies.policy(tenant))
         self._parts.metrics.decided(decision, time.perf_counter() - at)
-        return decision, models.explain(question, vector) if explain and models is not None else []
+        return decision, reasons
 
     async def feedback(
         self, tenant: str, request_id: str, rating: float | None, correct_route: Route | None, comment: str
@@ -187,7 +245,7 @@ class Gateway:
 
 
 def body_hash(question: Question) -> str:
-    """SHA-256 over everything of a request that changes its answer; 64 hex digits."""
+    """SHA-256 over everything of a request, and of its caller's access, that changes its answer; 64 hex digits."""
     body = [
         question.text.raw,
         [(turn.role, turn.text.raw) for turn in question.history],
@@ -199,5 +257,6 @@ def body_hash(question: Question) -> str:
         repr(question.budget),
         question.session_id,
         question.dry_run,
+        sorted(question.scope.groups),
     ]
     return hashlib.sha256(json.dumps(body).encode("utf-8", "replace")).hexdigest()

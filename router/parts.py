@@ -53,9 +53,24 @@ class RouteHandler(Protocol):
         ...
 
 
+class ResumeHandler(Protocol):
+    """Goes on with a run of the agentic route from its checkpoint."""
+
+    async def __call__(self, question: Question, *, emit: Emit, reply: str) -> RouteResult:
+        """Answer; `reply` is the user's answer to the clarification for which the run waits, or "".
+
+        Raises FailedPrecondition where there is nothing that it could go on from.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class GatewayParts:
-    """What the gateway is made of; `models` returns None while no routing model is ready."""
+    """What the gateway is made of.
+
+    `models` returns None while no routing model is ready; `resume` is None where no checkpoints are kept: a run can't
+    wait for its user then.
+    """
 
     embed: Callable[[str], Awaitable[NDArray[np.float32]]]
     retriever: Retriever
@@ -67,3 +82,4 @@ class GatewayParts:
     policies: PolicyStore
     metrics: Metrics
     settings: Settings
+    resume: ResumeHandler | None = None

@@ -13,24 +13,32 @@ from typing import TYPE_CHECKING
 from standard.domain.event import Event
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
 
+    from router.journal.store import BegunRun
     from standard.domain.event import EventBody
 
 
 @dataclass(slots=True, eq=False)
 class LiveRun:
-    """A run that this process works on. `error` is set when it ended without an answer."""
+    """A run that this process works on or follows. `error` is set when it ended without an answer.
+
+    `groups` are the access groups with which it was asked, `reply` the answer to a clarification with which it goes on.
+    `held` is the hold on its row in the journal, while there is one: its lease is renewed as long as the run lives.
+    """
 
     tenant: str
     request_id: str
     body_hash: str
+    groups: frozenset[str] = frozenset()
+    reply: str = ""
+    held: BegunRun | None = None
     events: list[Event] = field(default_factory=list)
     finished: bool = False
     error: BaseException | None = None
     readers: int = 0
     task: asyncio.Task[None] | None = None
-    _held: Event | None = None
+    _last: Event | None = None
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def append(self, body: EventBody, text: str) -> Event:
@@ -40,18 +48,24 @@ class LiveRun:
         self._wake()
         return event
 
+    def take_over(self, events: Sequence[Event]) -> None:
+        """Show the readers what the journal has of the run, as it is numbered there."""
+        if events:
+            self.events.extend(events)
+            self._wake()
+
     def hold(self, body: EventBody, text: str) -> None:
         """Number the last event but keep it from the readers until `finish`: it is recorded first."""
-        self._held = Event(len(self.events) + 1, body, text)
+        self._last = Event(len(self.events) + 1, body, text)
 
     def recordable(self) -> list[Event]:
         """Every event so far, a held one included."""
-        return self.events if self._held is None else [*self.events, self._held]
+        return self.events if self._last is None else [*self.events, self._last]
 
     def finish(self, error: BaseException | None = None) -> None:
         """End the run for its readers; with an error they get it after the events there are."""
-        if error is None and self._held is not None:
-            self.events.append(self._held)
+        if error is None and self._last is not None:
+            self.events.append(self._last)
         self.error = error
         self.finished = True
         self._wake()
@@ -98,5 +112,6 @@ class RunRegistry:
         self._runs[run.tenant, run.request_id] = run
 
     def remove(self, run: LiveRun) -> None:
-        """Forget a run that ended."""
-        self._runs.pop((run.tenant, run.request_id), None)
+        """Forget a run that ended; another one of its name stays."""
+        if self._runs.get((run.tenant, run.request_id)) is run:
+            del self._runs[run.tenant, run.request_id]

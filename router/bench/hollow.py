@@ -53,12 +53,16 @@ _RESULT = SearchResult(
 
 class _SilentJournal:
     consent = "text"
+    lease_seconds = 30.0
 
     async def begin(self, *_: object) -> BegunRun:
-        return BegunRun(1, fresh=True, body_hash="", state="running")
+        return BegunRun(1, "bench", "")
 
-    async def append(self, run_id: int, events: Sequence[Event], *, state: str | None = None) -> None:
+    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running") -> None:
         """Keep nothing."""
+
+    async def renew(self, runs: Sequence[BegunRun]) -> None:
+        """There are no leases."""
 
 
 class _SamePolicy:

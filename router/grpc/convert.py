@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.v1 import gateway_pb2
 
+from router.unicode import encodable as text
 from standard.domain import event as events
 from standard.domain.answer import AnswerSource, DecisionReason, Outcome, StopReason
 from standard.domain.question import Route
@@ -158,8 +159,3 @@ def _passages(message: gateway_pb2.PassagesEvent, found: events.PassagesFound) -
             snippet=text(passage.snippet),
             verdict=passage.verdict,
         )
-
-
-def text(value: str) -> str:
-    """Text that protobuf can carry: lone surrogates, which have no UTF-8, become `?`."""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 from google.protobuf import json_format, timestamp_pb2
 from pointsman.v1 import corpus_pb2, corpus_pb2_grpc
 
-from router.grpc.convert import text
 from router.grpc.errors import abort
 from router.grpc.validate import collection_name, question_text, to_filter, to_top_k
+from router.unicode import encodable as text
 from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
 from standard.domain.errors import InvalidInput
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from standard.corpus.ingest import IngestReport
 
     from router.grpc.calls import Context
     from router.identity import Identity
     from router.settings import LimitSettings
     from standard.corpus.collections import Collection, EmbedderIdentity
+    from standard.corpus.ingest import IngestReport
     from standard.database.pool import Pool
     from standard.domain.passage import RetrievedPassage, Retriever
 

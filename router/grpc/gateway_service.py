@@ -42,12 +42,14 @@ class GatewayService(gateway_pb2_grpc.GatewayServiceServicer):
         self._settings = settings
         self._identify = identify
 
-    def _question(self, request: gateway_pb2.AnswerRequest, context: Context) -> Question:
+    def _deadline(self, context: Context) -> float:
         server = self._settings.server
-        deadline = answer_deadline(
+        return answer_deadline(
             context.time_remaining(), server.default_timeout_seconds, server.deadline_reserve_seconds
         )
-        return to_question(request, self._identify(context), self._settings.limits, deadline)
+
+    def _question(self, request: gateway_pb2.AnswerRequest, context: Context) -> Question:
+        return to_question(request, self._identify(context), self._settings.limits, self._deadline(context))
 
     async def Answer(  # noqa: N802 - the RPC's name
         self, request: gateway_pb2.AnswerRequest, context: Context
@@ -80,8 +82,15 @@ class GatewayService(gateway_pb2_grpc.GatewayServiceServicer):
             reply = ""
             if request.input:
                 reply = question_text(request.input, "input", self._settings.limits).raw
-            tenant = self._identify(context).tenant
-            async with aclosing(self._gateway.resume(tenant, request_id, request.after_sequence, reply)) as events:
+            identity = self._identify(context)
+            resumed = self._gateway.resume(
+                Scope(tenant=identity.tenant, groups=identity.groups),
+                request_id,
+                request.after_sequence,
+                reply=reply,
+                deadline=self._deadline(context),
+            )
+            async with aclosing(resumed) as events:
                 async for event in events:
                     yield gateway_pb2.ResumeAnswerResponse(event=event_message(event))
         except Exception as error:  # noqa: BLE001 - the edge

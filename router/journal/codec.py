@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
+from pydantic_core import PydanticSerializationError
 
+from router.unicode import encodable
 from standard.domain import event as events
 from standard.domain.answer import Answer, Citation
 
@@ -47,8 +50,12 @@ class EventCodec:
         return _NAMES[type(body)]
 
     def encode(self, body: EventBody) -> str:
-        """A body as JSON text."""
-        return self._adapters[_NAMES[type(body)]].dump_json(body).decode()
+        """A body as JSON text; lone surrogates, which have no UTF-8 and which a model can send, become `?`."""
+        adapter = self._adapters[_NAMES[type(body)]]
+        try:
+            return adapter.dump_json(body).decode()
+        except PydanticSerializationError:
+            return encodable(json.dumps(adapter.dump_python(body, mode="json"), ensure_ascii=False))
 
     def decode(self, kind: str, value: object) -> EventBody:
         """A body from its kind and its JSON value; ValueError where they do not fit."""

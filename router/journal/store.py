@@ -1,12 +1,15 @@
 """The journal in PostgreSQL: tables run and run_events.
 
 A run is begun once per (tenant, request_id); its events are appended in order and committed before a reader is told of
-the end. Every function takes one transaction of its own.
+the end. One worker owns a run, by a lease that it renews; whoever claims a run whose lease ran out gets it under a new
+name, and what the earlier owner still tries to write is refused. Every function takes one transaction of its own.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +17,9 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from router.journal.codec import Consent, EventCodec, redact
-from standard.database.pool import transaction
-from standard.domain.errors import Unavailable
+from router.unicode import encodable
+from standard.database.pool import connection, the_row, transaction
+from standard.domain.errors import NotFound, Unavailable
 from standard.domain.event import Event
 
 if TYPE_CHECKING:
@@ -27,12 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BegunRun:
-    """A run's row. `fresh` is True when this call made it; else it was there, with its own body_hash and state."""
+    """A run's row as a call found it.
+
+    `owner` names the caller's hold on the run; "" where somebody else has it or it has ended. `state` is what it was
+    before the call ("" for a run that the call made), `last_sequence` the number of events there are.
+    """
 
     run_id: int
-    fresh: bool
+    owner: str
     body_hash: str
-    state: str
+    state: str = ""
+    last_sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class StoredEntry:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as the journal has it."""
+    """A run as the journal has it. `deserted`: it is running, and its owner's lease has run out."""
 
     run_id: int
     request_id: str
@@ -57,12 +66,38 @@ class StoredRun:
     created_at: dt.datetime
     question: dict[str, Any] | None
     entries: tuple[StoredEntry, ...]
+    deserted: bool = False
+
+
+_PUT = """
+    put as (
+        insert into run_events (run_id, sequence, kind, body)
+        select held.run_id, sequence, kind, body
+        from held, unnest(%(sequences)s::int[], %(kinds)s::text[], %(bodies)s::jsonb[]) as fresh (sequence, kind, body)
+        on conflict do nothing
+    )
+    select count(*) from held
+"""
+# The row is locked, so that no claim comes between the look at the owner and the insert.
+_ADD = f"""
+    with held as (
+        select run_id from run where run_id = %(run)s and owner = %(owner)s and state = 'running' for share
+    ), {_PUT}
+"""  # noqa: S608 - constants
+_ADD_AND_MOVE = f"""
+    with held as (
+        update run set state = %(state)s, lease_until = null,
+            finished_at = case when %(state)s in ('done', 'failed') then now() end
+        where run_id = %(run)s and owner = %(owner)s and state = 'running' returning run_id
+    ), {_PUT}
+"""  # noqa: S608 - constants
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 class Journal:
-    """Writes and reads runs; `consent` says what is kept of their texts."""
+    """Writes and reads runs; `consent` says what is kept of their texts. `owner` names this process for people."""
 
-    def __init__(self, pool: Pool, *, consent: Consent, owner: str, lease_seconds: float = 60.0) -> None:
+    def __init__(self, pool: Pool, *, consent: Consent, owner: str, lease_seconds: float = 30.0) -> None:
         self._pool = pool
         self._consent: Consent = consent
         self._owner = owner
@@ -74,14 +109,20 @@ class Journal:
         """What is kept of questions, queries and answers."""
         return self._consent
 
+    @property
+    def lease_seconds(self) -> float:
+        """How long a run stays its owner's without being renewed."""
+        return self._lease
+
     async def begin(
         self, tenant: str, request_id: str, body_hash: str, question: dict[str, Any] | None, session_id: str
     ) -> BegunRun:
-        """Insert a run, or find the one of that id."""
-        async with transaction(self._pool) as connection:
+        """Insert a run; where there is one of that id, claim it."""
+        owner = self._new_owner()
+        async with transaction(self._pool) as conn:
             # A lost begin is a request that nobody was told of, so it need not wait for the disk.
-            await connection.execute("select set_config('synchronous_commit', 'off', true)")
-            cursor = await connection.execute(
+            await conn.execute("select set_config('synchronous_commit', 'off', true)")
+            cursor = await conn.execute(
                 """
                 insert into run (tenant, request_id, body_hash, state, owner, lease_until, question, session_id,
                 subject) values (%s, %s, %s, 'running', %s, now() + make_interval(secs => %s), %s, %s, %s)
@@ -92,7 +133,7 @@ class Journal:
                     tenant,
                     request_id,
                     body_hash,
-                    self._owner,
+                    owner,
                     self._lease,
                     None if question is None else Jsonb(without_nul(question)),
                     session_id,
@@ -101,52 +142,113 @@ class Journal:
             )
             row = await cursor.fetchone()
             if row is not None:
-                return BegunRun(row[0], fresh=True, body_hash=body_hash, state="running")
-            cursor = await connection.execute(
-                "select run_id, body_hash, state from run where tenant = %s and request_id = %s", (tenant, request_id)
+                return BegunRun(row[0], owner, body_hash)
+        try:
+            return await self.claim(tenant, request_id, body_hash)
+        except NotFound:
+            message = f"run {request_id!r} was deleted at this moment; ask again"
+            raise Unavailable(message, retry_after_seconds=0.1) from None
+
+    async def claim(self, tenant: str, request_id: str, body_hash: str, reply: str = "") -> BegunRun:
+        """Take a run of that body whose worker failed or died, or with a `reply` one that waits for it.
+
+        The run is left alone where another has it or it has ended. Raises NotFound where it is gone.
+        """
+        owner = self._new_owner()
+        async with transaction(self._pool) as conn:
+            cursor = await conn.execute(
+                """
+                select run_id, body_hash, state, lease_until is null or lease_until < now(),
+                    (select coalesce(max(sequence), 0) from run_events e where e.run_id = run.run_id)
+                from run where tenant = %s and request_id = %s for update
+                """,
+                (tenant, request_id),
             )
             found = await cursor.fetchone()
-        if found is None:
-            raise Unavailable(f"run {request_id!r} was deleted at this moment; ask again", retry_after_seconds=0.1)
-        return BegunRun(found[0], fresh=False, body_hash=found[1], state=found[2])
+            if found is None:
+                raise NotFound(f"no run {request_id!r}")
+            run_id, known_hash, state, free, last = found
+            ours = known_hash == body_hash and (
+                state == "failed" or (state == "running" and free) or (state == "waiting" and bool(reply))
+            )
+            if ours:
+                await conn.execute(
+                    """
+                    update run set state = 'running', owner = %s, lease_until = now() + make_interval(secs => %s),
+                        finished_at = null, question = case when state <> 'waiting' then question else
+                            question || jsonb_build_object(
+                                'replies', coalesce(question -> 'replies', '[]') || to_jsonb(%s::text))
+                        end
+                    where run_id = %s
+                    """,
+                    (owner, self._lease, reply, run_id),
+                )
+        return BegunRun(run_id, owner if ours else "", known_hash, state, last)
 
-    async def append(self, run_id: int, events: Sequence[Event], *, state: str | None = None) -> None:
-        """Append events in order and, where `state` is given, move the run to it in the same transaction."""
+    def _new_owner(self) -> str:
+        return f"{self._owner}:{secrets.token_hex(4)}"
+
+    async def renew(self, runs: Sequence[BegunRun]) -> None:
+        """Prolong the leases of runs that are worked on; one that another has by now is left alone."""
+        if not runs:
+            return
+        async with connection(self._pool) as conn:
+            await conn.execute(
+                "update run set lease_until = now() + make_interval(secs => %s)"
+                " from unnest(%s::bigint[], %s::text[]) as held (run_id, owner)"
+                " where run.run_id = held.run_id and run.owner = held.owner and run.state = 'running'",
+                (self._lease, [run.run_id for run in runs], [run.owner for run in runs]),
+            )
+
+    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running") -> None:
+        """Append events in order and move the run to `state`, at once.
+
+        Raises Unavailable where another has taken the run over, NotFound where it was erased meanwhile.
+        """
         rows = [self._row(event) for event in events]
-        async with transaction(self._pool) as connection:
-            if rows:
-                sequences, kinds, bodies = zip(*rows, strict=True)
-                await connection.execute(
-                    "insert into run_events (run_id, sequence, kind, body)"
-                    " select %s, sequence, kind, body from unnest(%s::int[], %s::text[], %s::jsonb[])"
-                    " as fresh (sequence, kind, body) on conflict do nothing",
-                    (run_id, list(sequences), list(kinds), list(bodies)),
-                )
-            if state is not None:
-                await connection.execute(
-                    "update run set state = %s, lease_until = null,"
-                    " finished_at = case when %s in ('done', 'failed') then now() end where run_id = %s",
-                    (state, state, run_id),
-                )
+        async with connection(self._pool) as conn:
+            cursor = await conn.execute(
+                _ADD if state == "running" else _ADD_AND_MOVE,
+                {
+                    "state": state,
+                    "run": run.run_id,
+                    "owner": run.owner,
+                    "sequences": [row[0] for row in rows],
+                    "kinds": [row[1] for row in rows],
+                    "bodies": [row[2] for row in rows],
+                },
+            )
+            held = (await the_row(cursor))[0]
+        if not held:
+            await self._explain_loss(run)
+
+    async def _explain_loss(self, run: BegunRun) -> None:
+        async with connection(self._pool) as conn:
+            cursor = await conn.execute("select 1 from run where run_id = %s", (run.run_id,))
+            there = await cursor.fetchone()
+        if there is None:
+            raise NotFound("the run was erased while it was worked on")
+        raise Unavailable("the run is another worker's by now; ask again with the same id", retry_after_seconds=0.5)
 
     def _row(self, event: Event) -> tuple[int, str, str]:
         body = self._codec.encode(redact(event.body, self._consent))
         text = event.text if self._consent == "text" else ""
-        wrapped = f'{{"text": {json.dumps(text)}, "body": {body}}}'
-        # PostgreSQL's jsonb holds no NUL; a NUL can only come from a document or a model.
-        return event.sequence, self._codec.kind(event.body), wrapped.replace("\\u0000", "\\ufffd")
+        wrapped = f'{{"text": {json.dumps(encodable(text))}, "body": {body}}}'
+        return event.sequence, self._codec.kind(event.body), without_escaped_nul(wrapped)
 
     async def load(self, tenant: str, request_id: str, *, after_sequence: int = 0) -> StoredRun | None:
         """A run with its entries after a sequence, or None."""
-        async with transaction(self._pool) as connection:
-            cursor = await connection.execute(
-                "select run_id, body_hash, state, created_at, question from run where tenant = %s and request_id = %s",
+        async with transaction(self._pool) as conn:
+            cursor = await conn.execute(
+                "select run_id, body_hash, state, created_at, question,"
+                " state = 'running' and (lease_until is null or lease_until < now())"
+                " from run where tenant = %s and request_id = %s",
                 (tenant, request_id),
             )
             run = await cursor.fetchone()
             if run is None:
                 return None
-            cursor = await connection.execute(
+            cursor = await conn.execute(
                 "select sequence, at, kind, body from run_events where run_id = %s and sequence > %s order by sequence",
                 (run[0], after_sequence),
             )
@@ -154,7 +256,7 @@ class Journal:
                 StoredEntry(sequence, at, kind, body["body"], body["text"])
                 for sequence, at, kind, body in await cursor.fetchall()
             )
-        return StoredRun(run[0], request_id, run[1], run[2], run[3], run[4], entries)
+        return StoredRun(run[0], request_id, run[1], run[2], run[3], run[4], entries, deserted=run[5])
 
     def events(self, run: StoredRun) -> list[Event]:
         """The entries of a run as events."""
@@ -162,20 +264,20 @@ class Journal:
 
     async def erase(self, tenant: str, subject: str) -> int:
         """Delete every run of a session or request id, with events, feedback and checkpoints; returns how many."""
-        async with transaction(self._pool) as connection:
-            cursor = await connection.execute(
+        async with transaction(self._pool) as conn:
+            cursor = await conn.execute(
                 "delete from run where tenant = %s and (request_id = %s or session_id = %s or subject = %s)"
                 " returning tenant, request_id",
                 (tenant, subject, subject, subject),
             )
             gone = [thread_of(*row) for row in await cursor.fetchall()]
-            await _delete_checkpoints(connection, gone)
+            await _delete_checkpoints(conn, gone)
         return len(gone)
 
     async def purge(self, retention_days: float, *, batch: int = 1000) -> int:
         """Delete runs older than the retention, at most `batch` of them; returns how many."""
-        async with transaction(self._pool) as connection:
-            cursor = await connection.execute(
+        async with transaction(self._pool) as conn:
+            cursor = await conn.execute(
                 """
                 delete from run where run_id in (
                     select run_id from run where created_at < now() - make_interval(secs => %s)
@@ -185,15 +287,20 @@ class Journal:
                 (retention_days * 86_400.0, batch),
             )
             gone = [thread_of(*row) for row in await cursor.fetchall()]
-            await _delete_checkpoints(connection, gone)
+            await _delete_checkpoints(conn, gone)
         return len(gone)
+
+    async def forget_state(self, tenant: str, request_id: str) -> None:
+        """Delete the checkpoints of a run: it begins again, or it was erased while they were written."""
+        async with transaction(self._pool) as conn:
+            await _delete_checkpoints(conn, [thread_of(tenant, request_id)])
 
     async def add_feedback(
         self, tenant: str, request_id: str, rating: float | None, correct_route: str, comment: str
     ) -> bool:
         """Store feedback, replacing earlier feedback on the same run; False where there is no such run."""
-        async with transaction(self._pool) as connection:
-            cursor = await connection.execute(
+        async with transaction(self._pool) as conn:
+            cursor = await conn.execute(
                 """
                 insert into feedback (run_id, rating, correct_route, comment)
                 select run_id, %s, %s, %s from run where tenant = %s and request_id = %s
@@ -206,20 +313,29 @@ class Journal:
             return bool(cursor.rowcount == 1)
 
 
+def without_escaped_nul(text: str) -> str:
+    """JSON text with each escaped NUL replaced; PostgreSQL's jsonb holds none. A backslash before `u0000` stays."""
+    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
+
+
 def thread_of(tenant: str, request_id: str) -> str:
     """The name under which a run's checkpoints are kept."""
     return f"{tenant}/{request_id}"
 
 
-async def _delete_checkpoints(connection: Connection, threads: list[str]) -> None:
+async def _delete_checkpoints(conn: Connection, threads: list[str]) -> None:
     if not threads:
         return
     for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints"):
-        await connection.execute(SQL("delete from {} where thread_id = any(%s)").format(Identifier(table)), (threads,))
+        await conn.execute(SQL("delete from {} where thread_id = any(%s)").format(Identifier(table)), (threads,))
 
 
-def without_nul(question: dict[str, Any]) -> dict[str, Any]:
-    """A question's values with NUL replaced: PostgreSQL's jsonb can't hold it."""
-    return {
-        key: value.replace("\x00", "\ufffd") if isinstance(value, str) else value for key, value in question.items()
-    }
+def without_nul(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """JSON values with text that PostgreSQL can hold: no NUL, no lone surrogates."""
+    if isinstance(value, str):
+        return encodable(value).replace("\x00", "\ufffd")
+    if isinstance(value, dict):
+        return {key: without_nul(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_nul(inner) for inner in value]
+    return value

@@ -920,7 +920,9 @@ class Event(_message.Message):
     BLOCKED_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
-    """Counts from 1 without gaps."""
+    """Counts from 1 without gaps. A run that was interrupted goes on from its last recorded event: what was sent after that
+    one is sent anew, under the same numbers; `completed` holds the whole answer in any case.
+    """
     text: _builtins.str
     """A short line for people ("Searching for ...")."""
     @_builtins.property
@@ -977,7 +979,7 @@ class Event(_message.Message):
 
     @_builtins.property
     def completed(self) -> Global___AnswerResponse:
-        """The end: the whole answer."""
+        """The end: the whole answer. A run that waited for input and was continued has one for each part; the last counts."""
 
     def __init__(
         self,
@@ -1361,7 +1363,7 @@ class TokenEvent(_message.Message):
 
     TEXT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """Append it to the answer so far."""
+    """Append it to the answer so far, which is empty again after a `decision` or a `completed`."""
     def __init__(
         self,
         *,

@@ -86,6 +86,9 @@ class GatewayServiceServicer:
 
     def ResumeAnswer(self, request, context):
         """Re-attaches to a run after an event, or continues one that waits for input or was interrupted.
+
+        Errors: NOT_FOUND, FAILED_PRECONDITION (an input that the run does not wait for, or a run of which no text is kept),
+        and those of Answer. Giving the same input again is safe: it is answered once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

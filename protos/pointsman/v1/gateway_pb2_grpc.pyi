@@ -47,7 +47,11 @@ class GatewayServiceStub:
     StreamAnswer: _grpc.UnaryStreamMultiCallable[_gateway_pb2.StreamAnswerRequest, _gateway_pb2.StreamAnswerResponse]
     """Answers a question as a stream of events; the last one is `completed` and carries the whole answer."""
     ResumeAnswer: _grpc.UnaryStreamMultiCallable[_gateway_pb2.ResumeAnswerRequest, _gateway_pb2.ResumeAnswerResponse]
-    """Re-attaches to a run after an event, or continues one that waits for input or was interrupted."""
+    """Re-attaches to a run after an event, or continues one that waits for input or was interrupted.
+
+    Errors: NOT_FOUND, FAILED_PRECONDITION (an input that the run does not wait for, or a run of which no text is kept),
+    and those of Answer. Giving the same input again is safe: it is answered once.
+    """
     Classify: _grpc.UnaryUnaryMultiCallable[_gateway_pb2.ClassifyRequest, _gateway_pb2.ClassifyResponse]
     """Says how complex a question looks, from its text alone: no retrieval, no answer."""
     SubmitFeedback: _grpc.UnaryUnaryMultiCallable[_gateway_pb2.SubmitFeedbackRequest, _gateway_pb2.SubmitFeedbackResponse]
@@ -68,7 +72,11 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     StreamAnswer: _aio.UnaryStreamMultiCallable[_gateway_pb2.StreamAnswerRequest, _gateway_pb2.StreamAnswerResponse]  # type: ignore[assignment]
     """Answers a question as a stream of events; the last one is `completed` and carries the whole answer."""
     ResumeAnswer: _aio.UnaryStreamMultiCallable[_gateway_pb2.ResumeAnswerRequest, _gateway_pb2.ResumeAnswerResponse]  # type: ignore[assignment]
-    """Re-attaches to a run after an event, or continues one that waits for input or was interrupted."""
+    """Re-attaches to a run after an event, or continues one that waits for input or was interrupted.
+
+    Errors: NOT_FOUND, FAILED_PRECONDITION (an input that the run does not wait for, or a run of which no text is kept),
+    and those of Answer. Giving the same input again is safe: it is answered once.
+    """
     Classify: _aio.UnaryUnaryMultiCallable[_gateway_pb2.ClassifyRequest, _gateway_pb2.ClassifyResponse]  # type: ignore[assignment]
     """Says how complex a question looks, from its text alone: no retrieval, no answer."""
     SubmitFeedback: _aio.UnaryUnaryMultiCallable[_gateway_pb2.SubmitFeedbackRequest, _gateway_pb2.SubmitFeedbackResponse]  # type: ignore[assignment]
@@ -104,7 +112,11 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _gateway_pb2.ResumeAnswerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_gateway_pb2.ResumeAnswerResponse], _abc.AsyncIterator[_gateway_pb2.ResumeAnswerResponse]]:
-        """Re-attaches to a run after an event, or continues one that waits for input or was interrupted."""
+        """Re-attaches to a run after an event, or continues one that waits for input or was interrupted.
+
+        Errors: NOT_FOUND, FAILED_PRECONDITION (an input that the run does not wait for, or a run of which no text is kept),
+        and those of Answer. Giving the same input again is safe: it is answered once.
+        """
 
     @_abc_1.abstractmethod
     def Classify(
