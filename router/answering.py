@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 
 from agentic.checkpoint import RunSerializer
-from agentic.controllers.decide import decide_pattern
+from agentic.compression import LlmCompressor
 from agentic.controllers.offline import offline_pattern
+from agentic.critique import Critic
+from agentic.patterns import llm_patterns
 from agentic.run import answer_agentic, make_parts, resume_agentic
 from agentic.writer import StandardWriter
 from router.configs import llm_config
@@ -52,8 +54,10 @@ def make_agentic(
         embed,
         StandardWriter(llm, answer_tokens=answer_tokens),
         offline_pattern(),
-        patterns={} if llm is None else {"decide": decide_pattern(llm)},
+        patterns=llm_patterns(llm),
         settings=settings,
+        compress=None if llm is None else LlmCompressor(llm),
+        critic=None if llm is None else Critic(llm),
         # The saver asks for dictionaries cursor by cursor, so the pool's own row type does not matter to it.
         checkpointer=None if pool is None else AsyncPostgresSaver(cast(Any, pool), serde=RunSerializer()),
     )

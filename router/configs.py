@@ -10,7 +10,7 @@ from router.decide import Policy
 from router.settings import BadSettings
 from standard.database.pool import DatabaseConfig
 from standard.domain.question import Route
-from standard.embedding.config import EmbeddingConfig
+from standard.embedding.config import BUILTIN, EmbeddingConfig
 from standard.llm.config import LlmConfig, Price
 from standard.llm.protocol import Purpose
 from standard.retrieval.retriever import RetrievalSettings
@@ -92,6 +92,14 @@ def agentic_settings(settings: Settings) -> AgenticSettings:
         max_seconds=agentic.max_seconds,
         max_cost_usd=agentic.max_cost_usd,
         controller=agentic.controller,
+        critique=agentic.critique,
+        guards=replace(
+            base.guards,
+            similarity=agentic.similarity,
+            cosine_distance=agentic.cosine_distance,
+            distance_calibrated=settings.embedding.model == BUILTIN,
+        ),
+        compression=replace(base.compression, enabled=agentic.compress),
         # A server that was given more time than usual is a slow one: its short calls are slow as well.
         call_seconds=max(base.call_seconds, settings.llm.timeout_seconds / 2),
         answer_seconds=settings.llm.timeout_seconds,

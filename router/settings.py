@@ -157,6 +157,12 @@ class AgenticSettings(Section):
     max_tokens: int = Field(60_000, ge=256, le=10_000_000, description="Billed tokens of a run.")
     max_seconds: Seconds = Field(90.0, description="Wall-clock time of a run.")
     max_cost_usd: float = Field(1.0, ge=0.0, le=1000.0, description="US dollars of a run.")
+    similarity: Literal["need", "cosine", "off"] = Field(
+        "need", description="What a repeated query is: the same need, one within cosine_distance, or the same words."
+    )
+    cosine_distance: float = Field(0.05, ge=0.0, le=2.0, description="Distance of a repeat under similarity = cosine.")
+    compress: bool = Field(True, description="Let a record take the place of passages every three steps.")
+    critique: bool = Field(False, description="Check each sentence of an answer before it is shown; costs a call.")
 
 
 class JournalSettings(Section):
@@ -256,7 +262,7 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are va
     except ValidationError as error:
         raise BadSettings([_problem(dict(item)) for item in error.errors()]) from None
     except (SettingsError, ValueError) as error:
-        raise BadSettings([f"settings: {error}"]) from None
+        raise BadSettings([f"{config_path() or 'settings'}: {error}"]) from None
 
 
 def _problem(item: dict[str, Any]) -> str:
@@ -264,8 +270,10 @@ def _problem(item: dict[str, Any]) -> str:
     key = ".".join(path)
     variable = "POINTSMAN_" + "__".join(part.upper() for part in path)
     given = item.get("input")
-    shown = "***" if path and path[-1] in {"api_key", "url"} else repr(given)[:80]
-    return f"{key} ({variable}): {item['msg']}; given: {shown}"
+    # A misspelt key may be that of a secret, and a whole section may hold one: neither is shown.
+    secret = item["type"] == "extra_forbidden" or (path and path[-1] in {"api_key", "url"})
+    plain = isinstance(given, str | int | float | bool) and not secret
+    return f"{key} ({variable}): {item['msg']}" + (f"; given: {given!r:.80}" if plain else "")
 
 
 def masked(settings: Settings) -> dict[str, Any]:
