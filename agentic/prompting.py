@@ -56,7 +56,7 @@ def question_sections(state: RunState, marker: Marker) -> PromptText:
 def note_sections(title: LiteralString, prefix: str, texts: Sequence[str], marker: Marker) -> list[PromptText]:
     """Short texts in one section, a numbered line each, with a line of ours above; nothing for none.
 
-    One section, since each costs two keys (some sixty tokens), which is more than most notes.
+    One section, since each costs two keys (forty to seventy tokens), which is more than most notes.
     """
     if not texts:
         return []
