@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -10,13 +11,17 @@ import typer
 from rich.table import Table
 
 from router.cli.options import Json
-from router.cli.output import diagnostics, print_json, results
+from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from rich.console import Console
+
+    from standard.database.pool import Pool
+    from standard.embedding.protocol import Embedder
+    from standard.retrieval.retriever import RetrievalSettings
 
 Data = Annotated[Path, typer.Option("--data", help="Folder of the data.", exists=True, file_okay=False)]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be given several times.")]
@@ -30,6 +35,7 @@ def register(app: typer.Typer) -> None:
     """Add the group of commands."""
     group = typer.Typer(help="Measure retrieval and routing on data with known answers.", no_args_is_help=True)
     group.command("retrieval")(retrieval)
+    group.command("routing")(routing)
     app.add_typer(group, name="eval")
 
 
@@ -45,27 +51,19 @@ def retrieval(
     """Recall of each leg and of the fused search, on sets of corpus*.jsonl and questions.jsonl."""
 
     async def run() -> dict[str, Any]:
-        from router.configs import database_config, embedding_config, retrieval_settings
         from router.evaluation.retrieval import Slice, evaluate_retrieval
-        from standard.database.migrate import migrate
-        from standard.database.pool import database_url, open_pool
-        from standard.embedding.factory import open_embedder
 
-        settings = load_settings()
-        config = database_config(settings)
-        async with database_url(config) as url:
-            await migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector)
-            async with open_pool(config) as pool, open_embedder(embedding_config(settings)) as embedder:
-                return await evaluate_retrieval(
-                    pool,
-                    embedder,
-                    data,
-                    names=sets or (),
-                    part=Slice(questions, documents, seed) if questions else None,
-                    study=study,
-                    settings=retrieval_settings(settings),
-                    console=diagnostics(),
-                )
+        async with _corpus() as (pool, embedder, settings):
+            return await evaluate_retrieval(
+                pool,
+                embedder,
+                data,
+                names=sets or (),
+                part=Slice(questions, documents, seed) if questions else None,
+                study=study,
+                settings=settings,
+                console=diagnostics(),
+            )
 
     report = asyncio.run(run())
     if json_output:
@@ -73,6 +71,61 @@ def retrieval(
     else:
         _show(results(), cast("Mapping[str, Mapping[str, Mapping[str, float]]]", report["sets"]))
     return 0
+
+
+def routing(
+    data: Data,
+    sets: Sets = None,
+    model: Annotated[Path | None, typer.Option(help="Folder of a trained routing model; default: the shipped.")] = None,
+    json_output: Json = False,
+) -> int:
+    """Which questions go agentic, and whether those that stay have complete evidence: text, evidence and both."""
+
+    async def run() -> dict[str, Any]:
+        from classifier.artifact import SHIPPED
+        from router.evaluation.routing import evaluate_routing
+
+        async with _corpus() as (pool, embedder, settings), _bars() as progress:
+            return await evaluate_routing(
+                pool, embedder, data, names=sets or (), model=model or SHIPPED, settings=settings, progress=progress
+            )
+
+    report = asyncio.run(run())
+    if json_output:
+        print_json(report)
+    else:
+        results().print_json(data=report)
+    return 0
+
+
+@asynccontextmanager
+async def _corpus() -> AsyncIterator[tuple[Pool, Embedder, RetrievalSettings]]:
+    """The migrated database, the embedder and the settings of retrieval."""
+    from router.configs import database_config, embedding_config, retrieval_settings
+    from standard.database.migrate import migrate
+    from standard.database.pool import database_url, open_pool
+    from standard.embedding.factory import open_embedder
+
+    settings = load_settings()
+    config = database_config(settings)
+    async with database_url(config) as url:
+        await migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector)
+        async with open_pool(config) as pool, open_embedder(embedding_config(settings)) as embedder:
+            yield pool, embedder, retrieval_settings(settings)
+
+
+@asynccontextmanager
+async def _bars() -> AsyncIterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one a thing that is done: (what, done, total)."""
+    with progress_bar() as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total, rate="")
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
 
 
 def _show(console: Console, sets: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
