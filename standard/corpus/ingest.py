@@ -44,6 +44,7 @@ Source: TypeAlias = AsyncIterator[SourceDocument | Rejection]
 
 MAX_REPORTED_REJECTIONS = 1000
 _LOOKUP = 64  # documents whose hashes are compared in one statement
+_GATHER_SECONDS = 0.25
 _BATCH = 64  # chunks embedded and written together, more or less
 _QUEUED = 4 * _BATCH  # chunks that may wait for the embedder
 _WRITE_SECONDS = 120.0  # bound of each writing statement
@@ -235,18 +236,21 @@ async def _prepare(
 
 
 async def _gathered(source: Source, run: _Run, settings: IngestOptions) -> AsyncGenerator[list[SourceDocument]]:
-    """Yield good documents in groups: as many as are there, up to a bound of number and of text."""
+    """Yield good documents in groups: what comes in a quarter of a second, up to a bound of number and of text."""
+    clock = asyncio.get_running_loop().time
     group: list[SourceDocument] = []
     size = 0
+    until = clock() + _GATHER_SECONDS
     try:
         async for item in source:
             if (document := _accepted(item, run, settings)) is None:
                 continue
             group.append(document)
             size += len(document.text)
-            if len(group) == _LOOKUP or size >= 1_000_000:
+            if len(group) == _LOOKUP or size >= 1_000_000 or clock() >= until:
                 yield group
                 group, size = [], 0
+                until = clock() + _GATHER_SECONDS
         if group:
             yield group
     finally:

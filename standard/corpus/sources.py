@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import glob
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,15 +74,19 @@ def read_sources(paths: Sequence[str], *, max_bytes: int = MAX_DOCUMENT_BYTES) -
 
 
 async def in_thread(items: Iterator[Item], *, at_once: int = 64) -> AsyncIterator[Item]:
-    """Yield what a blocking iterator yields, its work done in worker threads, up to `at_once` items or 1 MB a time."""
+    """Yield what a blocking iterator yields, its work done in worker threads: what comes in 0.2 s at a time.
+
+    No more than `at_once` items or 1 MB of text wait between two hops.
+    """
 
     def some() -> list[Item]:
         group: list[Item] = []
         size = 0
+        until = time.monotonic() + 0.2
         for item in items:
             group.append(item)
             size += len(item.text) if isinstance(item, SourceDocument) else 0
-            if len(group) >= at_once or size >= 1_000_000:
+            if len(group) >= at_once or size >= 1_000_000 or time.monotonic() >= until:
                 break
         return group
 
