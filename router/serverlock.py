@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from router.settings import BadSettings
 from standard.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _LOCK = "server.lock"
 _NOTE = "server.json"
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +63,45 @@ class ServerLock:
 
 @contextmanager
 def server_lock(data_dir: Path) -> Iterator[ServerLock]:
-    """Hold the data directory's server lock; FailedPrecondition, naming the holder, where another server has it."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    handle = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Hold the data directory's server lock.
+
+    Raises FailedPrecondition, naming the holder, where another server has it, BadSettings where it can't be written.
+    """
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        handle = os.open(data_dir / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        problem = f"data_dir (POINTSMAN_DATA_DIR): {data_dir} cannot be written: {error.strerror}"
+        raise BadSettings([f"{problem}; choose another directory"]) from None
+    try:
+        if not _locked(handle):
             other = _read_note(data_dir)
             where = f" (process {other.pid} at {other.target})" if other else ""
             raise FailedPrecondition(
                 f"another server already runs on the data directory {data_dir}{where}; stop it, or choose another"
                 " directory with POINTSMAN_DATA_DIR"
-            ) from None
+            )
         lock = ServerLock(data_dir)
+        # A server that was killed leaves its note behind; nobody may be sent there while this one starts.
+        lock.withdraw()
         try:
             yield lock
         finally:
             lock.withdraw()
     finally:
         os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Take the lock; patient for a moment, since a command that looks for a server holds it for an instant."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
 
 
 def running_server(data_dir: Path) -> RunningServer | None:

@@ -11,8 +11,8 @@ from pointsman.client import question as build_question
 from pointsman.v1 import gateway_pb2
 from rich.markup import escape
 
-from router.cli.connect import RemoteError, connected
-from router.cli.inputs import BadLine, json_lines, opened, text_of
+from router.cli.connect import connected, remote_errors
+from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Collection, Json, Server
 from router.cli.output import diagnostics, print_json, results
 from router.grpc.jsonform import to_json
@@ -105,8 +105,9 @@ async def _ask_file(client: Pointsman, path: str, build: object, *, json_output:
             try:
                 if isinstance(row, BadLine):
                     raise InvalidInput("line", row.error)
-                answer = await client.answer(build(text_of(row, "question")))
-            except (PointsmanError, RemoteError) as error:
+                async with remote_errors():
+                    answer = await client.answer(build(sendable_text_of(row, "question")))
+            except PointsmanError as error:
                 refused += 1
                 name = row.id if isinstance(row, BadLine) else row["id"]
                 print_json({"id": name, "error": error.message}) if json_output else diagnostics().print(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from router.cli.inputs import BadLine, json_lines, opened, text_of
+from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json
 from router.cli.output import diagnostics, print_json, results
 from router.settings import load_settings
@@ -57,7 +57,7 @@ def check_queries(
                     try:
                         if isinstance(row, BadLine):
                             raise InvalidInput("line", row.error)
-                        texts = [text_of(row, key) for key in ("a", "b")]
+                        texts = [sendable_text_of(row, key) for key in ("a", "b")]
                         for key, text in zip(("a", "b"), texts, strict=True):
                             if not text.strip():
                                 raise InvalidInput(key, "is blank")

@@ -9,8 +9,8 @@ import typer
 from pointsman.v1 import gateway_pb2
 from rich.markup import escape
 
-from router.cli.connect import connected
-from router.cli.inputs import BadLine, json_lines, opened, text_of
+from router.cli.connect import connected, remote_errors
+from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json, Server
 from router.cli.output import diagnostics, print_json, results
 from router.grpc.jsonform import to_json
@@ -44,7 +44,7 @@ def classify(
 
     async def one(client: Pointsman, row: dict[str, Any]) -> dict[str, Any]:
         request = gateway_pb2.ClassifyRequest(
-            question=text_of(row, "question"), history=_history(row), threshold=threshold, explain=explain
+            question=sendable_text_of(row, "question"), history=_history(row), threshold=threshold, explain=explain
         )
         response = to_json(await client.gateway.Classify(request, timeout=60.0))
         decision = response["decision"]
@@ -69,7 +69,9 @@ def classify(
                     try:
                         if isinstance(row, BadLine):
                             raise InvalidInput("line", row.error)
-                        _show(await _remote(one(client, row)), json_output=json_output)
+                        async with remote_errors():
+                            line = await one(client, row)
+                        _show(line, json_output=json_output)
                     except PointsmanError as error:
                         refused += 1
                         name = row.id if isinstance(row, BadLine) else row["id"]
@@ -82,23 +84,13 @@ def classify(
     return asyncio.run(run())
 
 
-async def _remote(call: Any) -> dict[str, Any]:  # noqa: ANN401
-    import grpc
-
-    from router.cli.connect import remote_error
-
-    try:
-        value: dict[str, Any] = await call
-    except grpc.aio.AioRpcError as error:
-        raise remote_error(error) from None
-    return value
-
-
 def _history(row: dict[str, Any]) -> list[gateway_pb2.Turn]:
     turns = row.get("history") or []
     if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
         raise InvalidInput("history", "must be a list of {role, text}")
-    return [gateway_pb2.Turn(role=str(turn.get("role", "")), text=str(turn.get("text", ""))) for turn in turns]
+    return [
+        gateway_pb2.Turn(role=sendable_text_of(turn, "role"), text=sendable_text_of(turn, "text")) for turn in turns
+    ]
 
 
 def _show(line: dict[str, Any], *, json_output: bool) -> None:

@@ -62,7 +62,8 @@ def ingest(
     async def there(target: str) -> int:
         rejected: list[Rejection] = []
         async with Pointsman(target) as client, remote_errors():
-            answer = await client.ingest(_documents(given, rejected), collection=collection, prune=prune)
+            documents = _documents(given, rejected, settings.limits.document_bytes)
+            answer = await client.ingest(documents, collection=collection, prune=prune)
         view = remote_view(answer, rejected)
         if json_output:
             print_json(view)
@@ -101,11 +102,11 @@ async def ingest_paths(
     return report
 
 
-async def _documents(paths: list[str], rejected: list[Rejection]) -> AsyncIterator[corpus_pb2.Document]:
+async def _documents(paths: list[str], rejected: list[Rejection], max_bytes: int) -> AsyncIterator[corpus_pb2.Document]:
     from standard.corpus.document import Rejection
     from standard.corpus.sources import in_thread, read_sources
 
-    async for item in in_thread(read_sources(paths)):
+    async for item in in_thread(read_sources(paths, max_bytes=max_bytes)):
         if isinstance(item, Rejection):
             rejected.append(item)
             continue

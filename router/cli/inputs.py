@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from router.unicode import encodable
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -76,4 +77,12 @@ def text_of(row: dict[str, Any], key: str) -> str:
     value = row.get(key)
     if not isinstance(value, str):
         raise InvalidInput(key, "is missing" if value is None else "is no text")
+    return value
+
+
+def sendable_text_of(row: dict[str, Any], key: str) -> str:
+    """As `text_of`, and InvalidInput for lone surrogates: JSON can hold them, no request can."""
+    value = text_of(row, key)
+    if encodable(value) != value:
+        raise InvalidInput(key, "holds a lone surrogate, which is no character")
     return value

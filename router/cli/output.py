@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from router.unicode import encodable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,7 +19,7 @@ _WIDTH = 132
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on one line of stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(encodable(json.dumps(value, ensure_ascii=False, allow_nan=False)) + "\n")
     sys.stdout.flush()
 
 

@@ -30,7 +30,10 @@ def serve(
     given = {"host": host, "port": port, "metrics_port": metrics_port}
     server = {key: value for key, value in given.items() if value is not None}
     settings = load_settings(**({"server": server} if server else {}))
-    uvloop.run(serve_until_stopped(settings))
+    try:
+        uvloop.run(serve_until_stopped(settings))
+    except asyncio.CancelledError:
+        return 130  # a second signal
     return 0
 
 
@@ -42,8 +45,15 @@ async def serve_until_stopped(settings: Settings) -> None:
     configure_logs(settings.log)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    serving = asyncio.current_task()
+
+    def on_signal() -> None:
+        if stop.is_set() and serving is not None:
+            serving.cancel("a second signal")
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
     async with open_server_process(settings) as server:
         _print_how_to_call(server)
         await stop.wait()
@@ -56,7 +66,7 @@ def _print_how_to_call(server: RunningServer) -> None:
         f"[bold]pointsman serves gRPC on {server.target}[/bold], metrics on"
         f" http://{server.host}:{server.metrics_port}/metrics"
     )
-    console.print('  pointsman ask "Who signs for the spare pump?"')
+    console.print(f'  pointsman ask --server {server.target} "Who signs for the spare pump?"')
     body = '{"question": "..."}'
     console.print(f"  grpcurl -plaintext -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
     console.print(f'  Python: async with pointsman.client.Pointsman("{server.target}") as p: await p.answer("...")')

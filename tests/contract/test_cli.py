@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from router.serverlock import server_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +54,16 @@ class CommandLine:
         assert "Traceback" not in done.stderr
         self.stderr = done.stderr
         return done.stdout
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "router.cli", *arguments],
+            env=self.environment,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def one(self, *arguments: str, stdin: str = "", code: int = 0) -> dict[str, Any]:
         lines = self(*arguments, stdin=stdin, code=code).splitlines()
@@ -100,6 +114,17 @@ def test_ingest_ask_classify_and_trace_speak_json(pointsman: CommandLine) -> Non
     assert set(lines[2]) == {"id", "error"}
 
 
+def test_a_bad_question_in_a_file_gets_an_error_in_its_place_and_the_rest_are_answered(pointsman: CommandLine) -> None:
+    pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
+    rows = '{"id": "a", "question": ""}\n{"id": "\\ud800", "question": "\\ud800"}\n[]\n'
+    rows += '{"id": "d", "question": "Where is the spare bilge pump kept?"}\n'
+    for command in (("ask", "--file"), ("classify",)):
+        lines = pointsman.lines(*command, "-", "--json", stdin=rows, code=1)
+        assert [line["id"] for line in lines] == ["a", "?", "3", "d"]
+        assert [set(line) == {"id", "error"} for line in lines] == [True, True, True, False]
+        assert "surrogate" in lines[1]["error"]
+
+
 def test_what_is_refused_is_named_and_the_rest_goes_in(pointsman: CommandLine) -> None:
     rows = jsonl(DOCUMENTS) + "not json\n" + json.dumps({"id": "empty"}) + "\n"
     report = pointsman.one("ingest", "-", "--json", stdin=rows, code=1)
@@ -128,6 +153,10 @@ def test_usage_and_settings_errors_exit_2_with_a_sentence(pointsman: CommandLine
     pointsman.environment["POINTSMAN_ROUTING__THRESHOLD"] = "7"
     pointsman("config", code=2)
     assert "routing.threshold" in pointsman.stderr
+    del pointsman.environment["POINTSMAN_ROUTING__THRESHOLD"]
+    pointsman.environment["POINTSMAN_DATA_DIR"] = "/proc/nowhere"
+    pointsman("serve", code=2)
+    assert "POINTSMAN_DATA_DIR" in pointsman.stderr
 
 
 def test_failed_work_exits_1_with_a_sentence(pointsman: CommandLine) -> None:
@@ -141,15 +170,9 @@ def test_failed_work_exits_1_with_a_sentence(pointsman: CommandLine) -> None:
     assert "sesame" not in pointsman.stderr
 
 
-@pytest.fixture
-def server(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "router.cli", "serve"],
-        env=pointsman.environment,
-        cwd=pointsman.folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@contextmanager
+def serving(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    process = pointsman.start("serve")
     try:
         note = pointsman.folder / "data" / "server.json"
         until = time.monotonic() + 60
@@ -161,6 +184,12 @@ def server(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
         if process.poll() is None:
             process.kill()
         process.communicate(timeout=30)
+
+
+@pytest.fixture
+def server(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    with serving(pointsman) as process:
+        yield process
 
 
 def test_commands_find_the_server_of_their_data_directory(
@@ -183,3 +212,29 @@ def test_a_server_stops_cleanly(pointsman: CommandLine, server: subprocess.Popen
     server.send_signal(number)
     assert server.wait(30) == 0
     assert not (pointsman.folder / "data" / "server.json").exists()
+
+
+def test_the_note_of_a_killed_server_misleads_nobody(pointsman: CommandLine, server: subprocess.Popen[str]) -> None:
+    server.kill()
+    server.wait(30)
+    assert (pointsman.folder / "data" / "server.json").exists()
+    assert pointsman.one("doctor", "--json")["findings"][0]["facts"]["target"] is None
+    with server_lock(pointsman.folder / "data"):  # the next one, before it listens
+        assert pointsman.one("doctor", "--json")["findings"][0]["facts"]["target"] is None
+
+
+def test_a_second_signal_does_not_wait_for_calls_in_flight(pointsman: CommandLine) -> None:
+    pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # a language model that takes calls and never answers
+        pointsman.environment["POINTSMAN_LLM__BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        pointsman.environment["POINTSMAN_LLM__MODEL"] = "silent"
+        with serving(pointsman) as server:
+            asking = pointsman.start("ask", "Where is the spare bilge pump kept?", "--route", "standard")
+            time.sleep(4)
+            server.send_signal(signal.SIGTERM)
+            time.sleep(1)
+            assert server.poll() is None
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(10) == 130
+            asking.kill()
+            asking.communicate(timeout=30)

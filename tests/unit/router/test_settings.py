@@ -62,6 +62,26 @@ def test_secrets_are_masked_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sesame" not in str(caught.value)
 
 
+def test_a_secret_under_a_misspelt_key_or_in_a_broken_section_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POINTSMAN_LLM__APIKEY", "sesame")
+    with pytest.raises(BadSettings, match=r"llm\.apikey") as caught:
+        load_settings()
+    assert "sesame" not in str(caught.value)
+    monkeypatch.delenv("POINTSMAN_LLM__APIKEY")
+    (tmp_path / "pointsman.toml").write_text("llm = [{api_key = 'sesame'}]\n")
+    with pytest.raises(BadSettings, match="llm") as caught:
+        load_settings()
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pointsman.toml").write_text("[llm\n")
+    with pytest.raises(BadSettings, match=r"pointsman\.toml: .*line 1"):
+        load_settings()
+
+
 def test_the_example_file_is_complete_and_loads(tmp_path: Path) -> None:
     text = example_toml()
     parsed = tomllib.loads(text)
