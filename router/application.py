@@ -51,7 +51,7 @@ from standard.corpus.collections import EmbedderIdentity, ensure_collection
 from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
-from standard.domain.errors import PointsmanError
+from standard.domain.errors import DatabaseUnavailable, PointsmanError
 from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
@@ -177,9 +177,11 @@ async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> 
 
     async def database() -> Pool:
         url = await stack.enter_async_context(database_url(config))
-        report = await asyncio.wait_for(
-            migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector), _MIGRATE_SECONDS
-        )
+        try:
+            async with asyncio.timeout(_MIGRATE_SECONDS):
+                report = await migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector)
+        except TimeoutError:
+            raise DatabaseUnavailable(f"the migrations did not end within {_MIGRATE_SECONDS:.0f} s") from None
         for warning in report.warnings:
             _log.warning("database", warning=warning)
         pool = make_pool(url, config)

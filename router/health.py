@@ -81,6 +81,9 @@ class Health:
         except (PointsmanError, TimeoutError, OSError) as error:
             _log.debug("probe failed", dependency=name, error=str(error))
             return False
+        except Exception:  # noqa: BLE001 - whatever a probe meets, the dependency is down and the server stays up
+            _log.exception("probe failed", dependency=name)
+            return False
         return True
 
 

@@ -58,10 +58,15 @@ class PolicyStore:
         async with transaction(self._pool) as connection:
             cursor = await connection.execute("select tenant, policy, version, updated_at from routing_policy")
             rows = await cursor.fetchall()
-        self._stored = {
-            tenant: StoredPolicy(self._decode(policy), version, updated_at)
-            for tenant, policy, version, updated_at in rows
-        }
+        stored: dict[str, StoredPolicy] = {}
+        for tenant, policy, version, updated_at in rows:
+            try:
+                stored[tenant] = StoredPolicy(self._decode(policy), version, updated_at)
+            except (TypeError, ValueError) as error:  # written by another release, or by hand
+                _log.warning(
+                    "a routing policy cannot be read; the default is in force", tenant=tenant, error=str(error)
+                )
+        self._stored = stored
 
     async def follow(self) -> None:
         """Refresh every few seconds until cancelled."""
@@ -95,6 +100,14 @@ class PolicyStore:
         await self.refresh()
         return self.stored(tenant)
 
-    def _decode(self, body: dict[str, Any]) -> Policy:
+    def _decode(self, body: Any) -> Policy:  # noqa: ANN401 - whatever the table holds
+        if not isinstance(body, dict):
+            raise TypeError("it is no object")
         known = {key: value for key, value in body.items() if key in Policy.__dataclass_fields__}
-        return replace(self.default, **(known | {"safe_route": Route(known.get("safe_route", "standard"))}))
+        policy = replace(self.default, **(known | {"safe_route": Route(known.get("safe_route", "standard"))}))
+        for name, value in asdict(policy).items():
+            if name not in {"safe_route", "max_agentic_share"} and not isinstance(value, int | float):
+                raise TypeError(f"{name} is {value!r}")
+        if not isinstance(policy.max_agentic_share, int | float | None):
+            raise TypeError(f"max_agentic_share is {policy.max_agentic_share!r}")
+        return policy

@@ -11,7 +11,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from standard.domain.errors import InvalidInput, PointsmanError, Unavailable
+from standard.domain.errors import DeadlineExceeded, InvalidInput, PointsmanError, Unavailable
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -57,6 +57,8 @@ async def abort(context: aio.ServicerContext[object, object], error: BaseExcepti
     """End a call with an error's status. Cancellation is passed on as it is."""
     if isinstance(error, asyncio.CancelledError):
         raise error
+    if isinstance(error, TimeoutError):
+        error = DeadlineExceeded("the time for this call is used up")
     if not isinstance(error, PointsmanError):
         _log.error("call failed", exc_info=error)
     status = rpc_status.to_status(to_status(error))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +95,7 @@ class ObserveRpcs(aio.ServerInterceptor):
 
     def _handled(self, method: _Method, context: Any, started: float, error: BaseException | None) -> None:  # noqa: ANN401
         method.seconds.observe(time.perf_counter() - started)
-        if isinstance(error, asyncio.CancelledError):
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):  # the caller left, or its deadline passed
             left = context.time_remaining()
             code = "DeadlineExceeded" if left is not None and left <= 0.0 else "Canceled"
         elif error is None or isinstance(error, aio.AbortError):
@@ -129,9 +130,10 @@ class ObserveRpcs(aio.ServerInterceptor):
             method.received.inc()
             error: BaseException | None = None
             try:
-                async for response in behaviour(request, context):
-                    method.sent.inc()
-                    yield response
+                async with aclosing(behaviour(request, context)) as responses:
+                    async for response in responses:
+                        method.sent.inc()
+                        yield response
             except BaseException as caught:
                 error = caught
                 raise

@@ -42,3 +42,15 @@ async def test_a_change_from_a_stale_version_is_refused(pool: Pool) -> None:
     with pytest.raises(FailedPrecondition, match="version 1"):
         await store.update("", replace(DEFAULT, threshold=0.6), 1, by="two")
     assert store.policy("").threshold == 0.5
+
+
+@pytest.mark.parametrize("policy", ['{"safe_route": "scenic"}', '{"threshold": "high"}', "[]"])
+async def test_a_policy_that_cannot_be_read_leaves_the_default_in_force(pool: Pool, policy: str) -> None:
+    store = PolicyStore(pool, DEFAULT)
+    await store.update("acme", replace(DEFAULT, threshold=0.9), 0, by="test")
+    async with pool.connection() as connection:
+        await connection.execute(
+            "insert into routing_policy (tenant, policy, version) values ('', %s::jsonb, 1)", (policy,)
+        )
+    await store.refresh()
+    assert (store.policy("acme").threshold, store.policy("other")) == (0.9, DEFAULT)

@@ -1,0 +1,26 @@
+"""Health tells the truth, whatever a probe meets."""
+
+from __future__ import annotations
+
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health import aio as health_aio
+
+from router.health import Health, Probe
+from router.telemetry.metrics import Metrics
+
+
+async def test_a_probe_that_breaks_is_a_dependency_that_is_down() -> None:
+    async def broken() -> None:
+        raise ValueError("not an error of ours")
+
+    async def fine() -> None:
+        return None
+
+    metrics = Metrics()
+    servicer = health_aio.HealthServicer()
+    health = Health({"database": Probe(fine, essential=True), "embedder": Probe(broken)}, servicer, metrics)
+    await health.check()
+    assert health.state == {"database": True, "embedder": False}
+    assert metrics.registry.get_sample_value("pointsman_dependency_up", {"dependency": "embedder"}) == 0.0
+    serving = await servicer.Check(health_pb2.HealthCheckRequest(service=""), None)
+    assert serving.status == health_pb2.HealthCheckResponse.SERVING
