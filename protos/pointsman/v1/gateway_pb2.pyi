@@ -1613,7 +1613,7 @@ class TraceEntry(_message.Message):
     at: _builtins.float
     """Seconds since the Unix epoch."""
     kind: _builtins.str
-    """`event`, `llm_call`, `action`, `guard` or another kind of entry."""
+    """The name of an Event's body (`decision`, `query`, `completed` ...) or of another kind of entry."""
     @_builtins.property
     def body(self) -> _struct_pb2.Struct:
         """The entry."""
