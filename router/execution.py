@@ -286,11 +286,11 @@ class Execution:
             return Signals()
         try:
             return await models.signals(self._question, vector, first)
-        except PointsmanError:
-            raise
+        except PointsmanError as error:
+            _log.warning("the classifier is away; taking the safe route", error=error.message)
         except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
             _log.exception("the classifier failed; taking the safe route")
-            return Signals(model_version=models.version)
+        return Signals(model_version=models.version)
 
     def _circumstances(self) -> Circumstances:
         question = self._question

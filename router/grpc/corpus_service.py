@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf import json_format, timestamp_pb2
@@ -12,7 +13,7 @@ from router.grpc.validate import collection_name, question_text, to_filter, to_t
 from router.unicode import encodable as text
 from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
-from standard.domain.errors import InvalidInput
+from standard.domain.errors import DeadlineExceeded, InvalidInput
 from standard.domain.passage import Scope
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from standard.domain.passage import RetrievedPassage, Retriever
 
 _MAX_IDS = 1000
+IDLE_SECONDS = 120.0
+"""A client that sends nothing for so long is given up on: its stream holds the collection's lock."""
 
 
 class Ingest(Protocol):
@@ -129,13 +132,15 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     ) -> corpus_pb2.IngestDocumentsResponse:
         """Take documents in."""
         try:
-            first = await anext(aiter(request_iterator), None)
+            requests = aiter(request_iterator)
+            async with asyncio.timeout(IDLE_SECONDS):
+                first = await anext(requests, None)
             if first is None or first.WhichOneof("content") != "header":
                 raise InvalidInput("header", "the first message must be the header")
             report = await self._ingest(
                 self._identify(context).tenant,
                 collection_name(first.header.collection),
-                incoming(request_iterator),
+                incoming(requests),
                 prune=first.header.prune,
             )
             return ingest_message(report)
@@ -231,10 +236,22 @@ def document_id(value: str, field: str) -> str:
     return value
 
 
-async def incoming(requests: AsyncIterator[corpus_pb2.IngestDocumentsRequest]) -> AsyncIterator[SourceDocument]:
-    """The documents of an ingest stream; their numbers in it, from 1, as lines."""
+async def incoming(
+    requests: AsyncIterator[corpus_pb2.IngestDocumentsRequest], idle_seconds: float = IDLE_SECONDS
+) -> AsyncIterator[SourceDocument]:
+    """The documents of an ingest stream; their numbers in it, from 1, as lines.
+
+    Raises InvalidInput for a message that is no document, DeadlineExceeded where none comes for `idle_seconds`.
+    """
     number = 0
-    async for request in requests:
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                request = await anext(requests, None)
+        except TimeoutError:
+            raise DeadlineExceeded(f"nothing was sent for {idle_seconds:g} s; send the rest again") from None
+        if request is None:
+            return
         if request.WhichOneof("content") != "document":
             raise InvalidInput("content", "every message after the first must be a document")
         number += 1

@@ -117,6 +117,7 @@ class CorpusServiceServicer:
     def IngestDocuments(self, request_iterator, context):
         """Takes documents in; the first message names the collection, each further one brings a document. A document whose
         content is unchanged is skipped; one that changed is replaced atomically. Bad ones are reported, the rest goes in.
+        A client that sends nothing for 120 s is given up on with DEADLINE_EXCEEDED; what it sent before is in.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,6 +44,7 @@ class CorpusServiceStub:
     IngestDocuments: _grpc.StreamUnaryMultiCallable[_corpus_pb2.IngestDocumentsRequest, _corpus_pb2.IngestDocumentsResponse]
     """Takes documents in; the first message names the collection, each further one brings a document. A document whose
     content is unchanged is skipped; one that changed is replaced atomically. Bad ones are reported, the rest goes in.
+    A client that sends nothing for 120 s is given up on with DEADLINE_EXCEEDED; what it sent before is in.
     """
     ListDocuments: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.ListDocumentsRequest, _corpus_pb2.ListDocumentsResponse]
     """Lists documents by id."""
@@ -70,6 +71,7 @@ class CorpusServiceAsyncStub(CorpusServiceStub):
     IngestDocuments: _aio.StreamUnaryMultiCallable[_corpus_pb2.IngestDocumentsRequest, _corpus_pb2.IngestDocumentsResponse]  # type: ignore[assignment]
     """Takes documents in; the first message names the collection, each further one brings a document. A document whose
     content is unchanged is skipped; one that changed is replaced atomically. Bad ones are reported, the rest goes in.
+    A client that sends nothing for 120 s is given up on with DEADLINE_EXCEEDED; what it sent before is in.
     """
     ListDocuments: _aio.UnaryUnaryMultiCallable[_corpus_pb2.ListDocumentsRequest, _corpus_pb2.ListDocumentsResponse]  # type: ignore[assignment]
     """Lists documents by id."""
@@ -123,6 +125,7 @@ class CorpusServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_corpus_pb2.IngestDocumentsResponse, _abc.Awaitable[_corpus_pb2.IngestDocumentsResponse]]:
         """Takes documents in; the first message names the collection, each further one brings a document. A document whose
         content is unchanged is skipped; one that changed is replaced atomically. Bad ones are reported, the rest goes in.
+        A client that sends nothing for 120 s is given up on with DEADLINE_EXCEEDED; what it sent before is in.
         """
 
     @_abc_1.abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import grpc
 import pytest
@@ -14,6 +14,7 @@ from grpc_status import rpc_status
 from pointsman.client import new_request_id, question
 from pointsman.v1 import admin_pb2, corpus_pb2, gateway_pb2
 
+from standard.domain.errors import EmbedderUnavailable
 from tests.integration.router.conftest import fill, running, settings_for
 from tests.support.model_server import Failure, Hang, ModelServer, Reply, always
 from tests.support.waiting import until
@@ -21,6 +22,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from router.routing_models import LoadedModels
     from tests.integration.router.conftest import Running
 
 WHERE = "Where is the spare bilge pump kept?"
@@ -218,6 +220,27 @@ async def test_classify_needs_no_corpus_and_explains_itself(gateway: Running) ->
     assert 0.0 <= response.decision.complex_probability <= 1.0
     assert response.decision.reason == gateway_pb2.DECISION_REASON_CLASSIFIER
     assert response.contributions
+
+
+@pytest.mark.parametrize("error", [ValueError("bad weights"), EmbedderUnavailable("no batch came free")])
+async def test_a_broken_classifier_costs_no_answer(gateway: Running, error: Exception) -> None:
+    class Broken:
+        version = "broken"
+
+        def text_signals(self, *_: object) -> None:
+            raise error
+
+        async def signals(self, *_: object) -> None:
+            raise error
+
+    gateway.application.models._models = cast("LoadedModels", Broken())
+    answer = await gateway.client.answer(question(WHERE))
+    assert answer.decision.reason == gateway_pb2.DECISION_REASON_FALLBACK
+    assert (answer.route, answer.decision.model_version) == (gateway_pb2.ROUTE_STANDARD, "broken")
+    assert answer.citations
+    classified = await gateway.client.classify(WHERE, explain=True)
+    assert classified.decision.reason == gateway_pb2.DECISION_REASON_FALLBACK
+    assert gateway.metric("pointsman_routing_decisions_total", decision="standard", reason="fallback") == 2
 
 
 async def test_feedback_wants_a_run_that_exists(gateway: Running) -> None:
