@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-MAX_ROWS = 20_000
+MAX_ROWS = 5_000
 MAX_LINE = 200_000
 """Bytes of a line; longer ones are refused, not read into memory."""
 MAX_QUESTION = 8_000

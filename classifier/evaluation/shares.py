@@ -1,8 +1,8 @@
 """What routing buys: share of questions sent agentic against share whose evidence is complete.
 
 A perfect loop is assumed: a question sent agentic ends with complete evidence, one sent single-shot has what its first
-search brought. The curve then runs from the single-shot's own completeness (nothing sent) to 1 (everything sent); chance
-is the straight line between, and an oracle sends exactly what lacks something first.
+search brought. The curve then runs from the single-shot's own completeness (nothing sent) to 1 (everything sent);
+chance is the straight line between, and an oracle sends exactly what lacks something first.
 """
 
 from __future__ import annotations

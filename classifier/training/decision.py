@@ -20,7 +20,7 @@ from classifier.training.fit import Block, Fitted, fit, fit_linear, logits
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-REACH = 2.0
+REACH = 1.5
 """Standard deviations: a collection unlike those in training is trusted no further."""
 INCOMPLETE_STRENGTH = 0.02
 SEVERAL_STRENGTH = 0.01
@@ -140,9 +140,15 @@ def _joined(first: Linear, second: Linear, slope: float, shift: float) -> Linear
 
 
 def mixed_sets(rows: Rows) -> list[str]:
-    """Return the sets in which some questions need several documents and some do not."""
-    names = sorted(set(rows.sets.tolist()))
-    return [name for name in names if len(np.unique(rows.several[rows.sets == name])) == 2]
+    """Return the sets over whose collection some questions need several documents and some do not."""
+    collections = collection_of(rows.sets)
+    mixed = [name for name in np.unique(collections) if len(np.unique(rows.several[collections == name])) == 2]
+    return sorted(set(rows.sets[np.isin(collections, mixed)].tolist()))
+
+
+def collection_of(sets: NDArray[np.str_]) -> NDArray[np.str_]:
+    """Return each row's collection: sets over one are named alike up to a hyphen (musique, musique-steps)."""
+    return np.array([name.partition("-")[0] for name in sets.tolist()])
 
 
 def set_weights(sets: NDArray[np.str_]) -> NDArray[np.float64]:
@@ -153,6 +159,6 @@ def set_weights(sets: NDArray[np.str_]) -> NDArray[np.float64]:
 
 
 def set_folds(sets: NDArray[np.str_]) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Return (training rows, held-out rows) with each set held out once."""
-    rows = np.arange(len(sets))
-    return [(rows[sets != name], rows[sets == name]) for name in sorted(set(sets.tolist()))]
+    """Return (training rows, held-out rows) with each collection held out once."""
+    rows, collections = np.arange(len(sets)), collection_of(sets)
+    return [(rows[collections != name], rows[collections == name]) for name in np.unique(collections)]
