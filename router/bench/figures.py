@@ -57,7 +57,7 @@ async def run_bench(
             figures |= await _searches(application, name, size, report)
         port = await stack.enter_async_context(open_grpc(application, port=0))
         figures |= await _loads(f"127.0.0.1:{port}", seconds, report)
-        figures |= await _start(settings, report)
+        figures |= await _start(report)
     return figures
 
 
@@ -130,11 +130,9 @@ async def _loads(target: str, seconds: float, report: Report) -> dict[str, Figur
     return figures
 
 
-async def _start(settings: Settings, report: Report) -> dict[str, Figure]:
+async def _start(report: Report) -> dict[str, Figure]:
     """Start a server process on this database and read its memory after some questions."""
     report("start of a server process")
-    folder = settings.data_dir / "bench-server"
-    folder.mkdir(parents=True, exist_ok=True)
     environment = os.environ | {"POINTSMAN_SERVER__PORT": "0", "POINTSMAN_SERVER__METRICS_PORT": "0"}
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
@@ -155,9 +153,10 @@ async def _start(settings: Settings, report: Report) -> dict[str, Figure]:
         started = time.perf_counter() - began
         draining = asyncio.create_task(process.stderr.read())
         await run_load(target, "answer", 4, 2.0)
-        resident = _resident_bytes(process.pid)
+        resident = await _resident_bytes(process.pid)
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await asyncio.wait_for(process.wait(), 30)
     await draining
     return {
@@ -166,14 +165,15 @@ async def _start(settings: Settings, report: Report) -> dict[str, Figure]:
     }
 
 
-def _resident_bytes(pid: int) -> int:
+async def _resident_bytes(pid: int) -> int:
+    """Resident memory of a process; by /proc, or by `ps` where there is none."""
     status = Path(f"/proc/{pid}/status")
-    if not status.exists():
-        return 0
-    for line in status.read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    if status.exists():  # noqa: ASYNC240
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024
+    process = await asyncio.create_subprocess_exec("ps", "-o", "rss=", "-p", str(pid), stdout=asyncio.subprocess.PIPE)
+    output, _ = await asyncio.wait_for(process.communicate(), 10)
+    return int(output) * 1024
 
 
 async def run_load(target: str, rpc: str, connections: int, seconds: float) -> dict[str, Any]:

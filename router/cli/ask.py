@@ -14,7 +14,7 @@ from rich.markup import escape
 from router.cli.connect import connected, remote_errors
 from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Collection, Json, Server
-from router.cli.output import diagnostics, print_json, results
+from router.cli.output import diagnostics, print_json, refuse, results
 from router.grpc.jsonform import to_json
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
@@ -109,10 +109,7 @@ async def _ask_file(client: Pointsman, path: str, build: object, *, json_output:
                     answer = await client.answer(build(sendable_text_of(row, "question")))
             except PointsmanError as error:
                 refused += 1
-                name = row.id if isinstance(row, BadLine) else row["id"]
-                print_json({"id": name, "error": error.message}) if json_output else diagnostics().print(
-                    escape(f"{name}: {error.message}")
-                )
+                refuse(row, error, json_output=json_output)
                 continue
             if json_output:
                 print_json({"id": row["id"], **to_json(answer)})

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json
-from router.cli.output import diagnostics, print_json, results
+from router.cli.output import print_json, refuse, results
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput
 
@@ -65,11 +65,7 @@ def check_queries(
                     except InvalidInput as error:
                         await flush(waiting)
                         refused += 1
-                        name = row.id if isinstance(row, BadLine) else row["id"]
-                        if json_output:
-                            print_json({"id": name, "error": error.message})
-                        else:
-                            diagnostics().print(escape(f"{name}: {error.message}"))
+                        refuse(row, error, json_output=json_output)
                     if len(waiting) >= _AT_ONCE:
                         await flush(waiting)
             await flush(waiting)

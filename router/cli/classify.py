@@ -12,7 +12,7 @@ from rich.markup import escape
 from router.cli.connect import connected, remote_errors
 from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json, Server
-from router.cli.output import diagnostics, print_json, results
+from router.cli.output import print_json, refuse, results
 from router.grpc.jsonform import to_json
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
@@ -74,11 +74,7 @@ def classify(
                         _show(line, json_output=json_output)
                     except PointsmanError as error:
                         refused += 1
-                        name = row.id if isinstance(row, BadLine) else row["id"]
-                        if json_output:
-                            print_json({"id": name, "error": error.message})
-                        else:
-                            diagnostics().print(escape(f"{name}: {error.message}"))
+                        refuse(row, error, json_output=json_output)
         return 1 if refused else 0
 
     return asyncio.run(run())

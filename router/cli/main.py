@@ -85,4 +85,7 @@ def main() -> None:
         # The reader of our output left; what is buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:  # a full disk, a folder that is not ours
+        print(f"pointsman: {error}", file=sys.stderr)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)

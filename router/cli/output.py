@@ -7,12 +7,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from router.cli.inputs import BadLine
 from router.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from standard.domain.errors import PointsmanError
 
 _WIDTH = 132
 
@@ -21,6 +25,15 @@ def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on one line of stdout."""
     sys.stdout.write(encodable(json.dumps(value, ensure_ascii=False, allow_nan=False)) + "\n")
     sys.stdout.flush()
+
+
+def refuse(row: Mapping[str, Any] | BadLine, error: PointsmanError, *, json_output: bool) -> None:
+    """Say what is wrong with a row of an input file: as JSON in its place on stdout, else on stderr."""
+    name = row.id if isinstance(row, BadLine) else row["id"]
+    if json_output:
+        print_json({"id": name, "error": error.message})
+    else:
+        diagnostics().print(escape(f"{name}: {error.message}"))
 
 
 def diagnostics() -> Console:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from router.cli.inputs import BadLine, json_lines, opened, text_of
 from router.cli.options import Json
-from router.cli.output import diagnostics, print_json, results
+from router.cli.output import print_json, refuse, results
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def scan(
                 report = scan_document(row["id"], title if isinstance(title, str) else "", text_of(row, "text"))
             except InvalidInput as error:
                 refused = True
-                name = row.id if isinstance(row, BadLine) else row["id"]
-                if json_output:
-                    print_json({"id": name, "error": error.message})
-                else:
-                    diagnostics().print(escape(f"{name}: {error.message}"))
+                refuse(row, error, json_output=json_output)
                 continue
             worst = max(worst, _ORDER.index(Level(report.verdict)))
             _show(report, json_output=json_output)
