@@ -30,8 +30,8 @@ def generate(output: Path) -> None:
         f"--plugin=protoc-gen-mypy_grpc={plugins / 'protoc-gen-mypy_grpc'}",
         f"--python_out={output}",
         f"--grpc_python_out={output}",
-        f"--mypy_out={output}",
-        f"--mypy_grpc_out={output}",
+        f"--mypy_out=quiet:{output}",
+        f"--mypy_grpc_out=quiet:{output}",
         *SOURCES,
     ]
     if protoc.main(arguments) != 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from standard.corpus.readers.extracted import Extracted, Unreadable, decode_text, title_from
 
