@@ -169,7 +169,7 @@ async def _resident_bytes(pid: int) -> int:
     """Resident memory of a process; by /proc, or by `ps` where there is none."""
     status = Path(f"/proc/{pid}/status")
     if status.exists():  # noqa: ASYNC240
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))  # noqa: ASYNC240
         return int(line.split()[1]) * 1024
     process = await asyncio.create_subprocess_exec("ps", "-o", "rss=", "-p", str(pid), stdout=asyncio.subprocess.PIPE)
     output, _ = await asyncio.wait_for(process.communicate(), 10)
