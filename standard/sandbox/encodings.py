@@ -317,7 +317,7 @@ _ENCODINGS = (
     _Encoding(
         "morse",
         re.compile(rf"(?:{_MARK}[ /|]+){{2}}{_MARK}"),
-        _matches(rf"(?:{_MARK}[ /|\n]{{1,3}}){{4,}}{_MARK}"),
+        _matches(rf"(?<!\S)(?:{_MARK}[ /|\n]{{1,3}}){{4,}}{_MARK}"),
         _morse,
     ),
     _Encoding("binary", re.compile("[01]{7}"), _matches(r"(?:[01]{7,8}[ ,]{0,2}){4,}"), _binary),

@@ -68,9 +68,8 @@ _STYLED_LETTER = (
     "\u2100-\u214f\u249c-\u24e9\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\U0001d400-\U0001d7ff\U0001f110-\U0001f189"
     + "".join(_SMALL_CAPITALS)
 )
-_STYLED_RUN = re.compile(
-    f"[\uff01-\uff5e]*[{_STYLED_LETTER}](?:[{_STYLED_LETTER}\uff01-\uff5e \u3000]*[{_STYLED_LETTER}\uff01-\uff5e])?"
-)
+_STYLED_SIGN = f"{_STYLED_LETTER}\uff01-\uff5e"
+_STYLED_RUN = re.compile(f"[\uff01-\uff5e]{{0,40}}[{_STYLED_LETTER}](?:[{_STYLED_SIGN} \u3000]*[{_STYLED_SIGN}])?")
 
 _MIXED_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
@@ -97,17 +96,18 @@ def fold_lookalikes(text: str) -> str:
         if word.isascii():
             return word
         others = [sign for sign in word if not sign.isascii() and sign.isalpha() and not _is_latin(sign)]
+        foreign_signs = frozenset(others)
         if not others:
             return word
         ascii_letters = sum(sign.isascii() and sign.isalpha() for sign in word)
         if not all(ord(sign) in table for sign in others):
             strewn = all(sign.islower() or sign.isupper() for sign in others)
             if strewn and ascii_letters >= 3 and len(others) * 3 <= ascii_letters:  # ignΞore
-                return "".join(table.get(ord(sign), "") if sign in others else sign for sign in word)
+                return "".join(table.get(ord(sign), "") if sign in foreign_signs else sign for sign in word)
             return word
         mixed = ascii_letters > 0 and (len(word) >= 4 or not all(_is_greek(sign) for sign in others))
         if mixed or (mostly_latin and len(word) > 1 and not any(_is_greek(sign) for sign in others)):
-            return "".join(table.get(ord(sign), sign) if sign in others else sign for sign in word)
+            return "".join(table.get(ord(sign), sign) if sign in foreign_signs else sign for sign in word)
         return word
 
     return _MIXED_WORD.sub(plain, text)
@@ -126,7 +126,7 @@ _MARK = re.compile("[\u0300-\u036f\u20d0-\u20ff]")
 _MARKED = "\u00c0-\u024f\u1e00-\u1eff"
 # a word with a mark that composes with no letter, or of nothing but marked letters
 _MARKED_WORD = re.compile(
-    f"[^\\W\\d_]*[A-Za-z{_MARKED}][\u0300-\u036f\u20d0-\u20ff]+(?:[^\\W\\d_]|[\u0300-\u036f\u20d0-\u20ff])*"
+    f"[^\\W\\d_]{{0,40}}[A-Za-z{_MARKED}][\u0300-\u036f\u20d0-\u20ff]+(?:[^\\W\\d_]|[\u0300-\u036f\u20d0-\u20ff])*"
     f"|(?<![^\\W\\d_])[{_MARKED}]{{2,}}(?![^\\W\\d_])"
 )
 
@@ -150,6 +150,7 @@ def fold_marks(text: str) -> str:
     return _MARKED_WORD.sub(bare, composed)
 
 
+_LONGEST_ABBREVIATION = 5
 _SPACED = re.compile(
     r"(?<![^\W_])[^\W\d_](?:(?P<gap>[ .\-_*·•|/+~,\u00a0])[^\W\d_]){1}(?:(?P=gap){1,3}[^\W\d_]){1,}(?![^\W_])"
 )
@@ -165,7 +166,10 @@ def fold_spacing(text: str, vocabulary: frozenset[str]) -> str:
         if len(words) == 1 and len(words[0]) > 8:
             words = _segmented(words[0], vocabulary)
         known = sum(len(word) for word in words if word.casefold() in vocabulary)
-        return " ".join(words) if known * 10 >= 6 * sum(map(len, words)) else match[0]
+        letters = sum(map(len, words))
+        if known * 10 < 6 * letters or (gap == "." and letters < _LONGEST_ABBREVIATION):
+            return match[0]
+        return " ".join(words)
 
     return _SPACED.sub(joined, text)
 
@@ -193,6 +197,7 @@ def _segmented(letters: str, vocabulary: frozenset[str]) -> list[str]:
 
 _LEET = str.maketrans("0134578@$!9|", "oieastbasigl")
 _LEET_TOKEN = re.compile(r"[A-Za-z0-9@$!|]+")
+_LEET_HINT = re.compile(r"(?<![A-Za-z0-9])(?:[A-Za-z]{1,30}[0134578@$!|]|[0134578@$!|]{1,30}[A-Za-z])")
 _LEET_MIXED = re.compile(r"[A-Za-z]+[0134578@$!|][A-Za-z0-9@$!|]*|[0134578@$!|][0-9@$!|]*[A-Za-z][A-Za-z0-9@$!|]*")
 
 
@@ -259,7 +264,7 @@ def fold_ciphers(text: str) -> tuple[str, frozenset[str]]:
             return line
         sample = line[:_SAMPLE]
         before = known_share(sample)
-        if _LEET_MIXED.search(line):
+        if _LEET_HINT.search(line):
             leet = _leet(line)
             if leet != line and known_share(leet) >= max(_PLAIN, before + 0.2):
                 used.add("leet")

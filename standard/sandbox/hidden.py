@@ -89,55 +89,81 @@ def _binary_message(run: str) -> str | None:
     return None
 
 
-_COMMENT = re.compile(r"<!--(.{0,20000}?)(?:-->|\Z)", re.DOTALL)
+_LONGEST_PIECE = 20_000
 _MARKDOWN_COMMENT = re.compile(
     r"""^[ ]{0,3}\[[^\]\n]{0,80}\]:\s{0,3}(?:\#|<>)\s{0,3}
         (?:\(([^)\n]*)\)?|"([^"\n]*)"?|'([^'\n]*)'?)""",
     re.MULTILINE | re.VERBOSE,
 )
 _CONCEALED = re.compile(
-    r"""<([a-z][a-z0-9]{0,15})\b[^<>]{0,400}?
+    r"""<(?P<name>[a-z][a-z0-9]{0,15})\b[^<>]{0,400}?
         (?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0|opacity\s*:\s*0(?:\.0+)?\b|\bhidden\b
           |color\s*:\s*(?:white|transparent|\#fff(?:fff)?)\b|aria-hidden|text-indent\s*:\s*-\d{3,}|left\s*:\s*-\d{3,})
-        [^<>]{0,400}>(.{0,4000}?)(?:</\1\s*>|\Z)""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+        [^<>]{0,400}>""",
+    re.IGNORECASE | re.VERBOSE,
 )
+_SCRIPT = re.compile(r"<(?P<name>script|style|template|noscript)\b[^<>]{0,400}>", re.IGNORECASE)
 _ATTRIBUTE = re.compile(
     r"""\b(?:alt|title|aria-label|data-[a-z-]{1,40}|content|placeholder|usercomment)\s*=\s*
         (?:"([^"<>]{12,4000})"|'([^'<>]{12,4000})')""",
     re.IGNORECASE | re.VERBOSE,
 )
-_IMAGE_ALT = re.compile(r"!\[([^\]\n]{12,2000})\]")
+_IMAGE_ALT = re.compile(r"!\[([^\[\]\n]{12,2000})\]")
 _FRONT_MATTER = re.compile(r"^---[ ]*\n((?:[^\n]{0,1000}\n){1,60}?)---[ ]*$", re.MULTILINE)
 _FIELD = re.compile(r"^[ ]{0,8}[\w.-]{1,60}:[ ]*(?:\"([^\"\n]*)\"|'([^'\n]*)'|([^\n]*))$", re.MULTILINE)
-_SCRIPT = re.compile(
-    r"<(script|style|template|noscript)\b[^<>]{0,400}>(.{0,20000}?)(?:</\1\s*>|\Z)", re.IGNORECASE | re.DOTALL
-)
-_SOURCES = (
-    ("<!--", "comment", _COMMENT),
-    ("<", "concealed", _CONCEALED),
-    ("<", "script", _SCRIPT),
+_PATTERNS = (
     ("]:", "comment", _MARKDOWN_COMMENT),
     ("=", "attribute", _ATTRIBUTE),
     ("![", "alt-text", _IMAGE_ALT),
-    ("---", "front-matter", _FRONT_MATTER),
 )
 
 
 def unseen_text(text: str) -> list[Hidden]:
     """Text that a rendered page does not show, with where it stands in `text`; places may overlap."""
     found: list[Hidden] = []
-    for hint, kind, pattern in _SOURCES:
-        if hint not in text:
-            continue
-        for match in pattern.finditer(text):
-            if kind == "front-matter":
-                found += _fields(match[1], match.start(1))
-                continue
-            said = match[2] if kind in {"concealed", "script"} else _first_group(match)
-            if said.strip():
-                found.append(Hidden(*match.span(), said, kind))
+    if "<" in text:
+        found += _comments(text)
+        found += _elements(text, _CONCEALED, "concealed")
+        found += _elements(text, _SCRIPT, "script")
+    for hint, kind, pattern in _PATTERNS:
+        if hint in text:
+            found += [
+                Hidden(*match.span(), said, kind)
+                for match in pattern.finditer(text)
+                if (said := _first_group(match)).strip()
+            ]
+    if "---" in text:
+        for match in _FRONT_MATTER.finditer(text):
+            found += _fields(match[1], match.start(1))
     return found
+
+
+def _comments(text: str) -> Iterator[Hidden]:
+    """HTML comments; one that is never closed hides what follows, as in a browser."""
+    start = text.find("<!--")
+    while start >= 0:
+        end = text.find("-->", start + 4, start + _LONGEST_PIECE)
+        stop = min(len(text), start + _LONGEST_PIECE) if end < 0 else end
+        if text[start + 4 : stop].strip():
+            yield Hidden(start, stop if end < 0 else end + 3, text[start + 4 : stop], "comment")
+        start = text.find("<!--", stop)
+
+
+def _elements(text: str, opening: re.Pattern[str], kind: str) -> Iterator[Hidden]:
+    """What stands in elements whose opening tag matches, up to the next closing tag of that name."""
+    lower, covered = "", 0
+    for match in opening.finditer(text):
+        if match.start() < covered:
+            continue  # within the last piece
+        lower = lower or text.lower()
+        if len(lower) != len(text):
+            lower = text  # some capitals take more room in lower case; closing tags in capitals are then missed
+        limit = match.end() + _LONGEST_PIECE
+        end = lower.find(f"</{match['name'].lower()}", match.end(), limit)
+        stop = covered = min(len(text), limit) if end < 0 else end
+        if text[match.end() : stop].strip():
+            closing = text.find(">", stop, stop + 40)
+            yield Hidden(match.start(), closing + 1 if closing >= 0 else stop, text[match.end() : stop], kind)
 
 
 def _fields(front_matter: str, offset: int) -> list[Hidden]:

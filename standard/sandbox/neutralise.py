@@ -26,7 +26,7 @@ _BRACKET_NAMES = (
     "|PREFIX|MIDDLE|SUFFIX|MASK|gMASK|sMASK|BOS|EOS|PAD|UNK|CLS|SEP"
 )
 # <|im_start|> and its kin, in ASCII or with the full-width bars and block spaces of some families.
-_BARRED = re.compile(r"<\s?[|｜]\s?([\w▁ .:/-]{1,64}?)\s?[|｜]\s?>")
+_BARRED = re.compile(r"<\s?[|｜]\s?([^<>|｜\n]{1,64}?)\s?[|｜]\s?>")
 _ANGLED = re.compile(rf"<\s?(/?\s?(?:{_NAMES}))(\s[^<>\n]{{0,200}})?>", re.IGNORECASE)
 _DOUBLE_ANGLED = re.compile(r"<<\s?(/?\s?SYS\s?)>>", re.IGNORECASE)
 _BRACKETED = re.compile(rf"\[\s?(/?\s?(?:{_BRACKET_NAMES}))\s?\]")

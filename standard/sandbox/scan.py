@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from standard.corpus.scan import ScanVerdict, Verdict
 from standard.sandbox.canonicalise import canonicalise
-from standard.sandbox.directives import Finding, RuleBook, read_directives, rule_book, rules_of
+from standard.sandbox.directives import Finding, RuleBook, directives, read_directives, rule_book, rules_of, sentences
 from standard.sandbox.encodings import find_encoded, unescape
 from standard.sandbox.hidden import unseen_text
 from standard.sandbox.lexicon import Lexicon, load_lexicon, normalise
@@ -114,10 +114,12 @@ class Scanner:
             evidence.add("quarantine", "nesting", "encodings are nested deeper than the scan looks")
         else:
             whole = reading.canonical if headed is None else f"{headed.canonical}\n\n{reading.canonical}"
-            findings = self.directives(whole)
-            meant = [finding for finding in findings if not finding.reported]
+            text = normalise(unescape(whole))
+            said = sentences(self.lexicon.tokens(text), text)
+            meant = [finding for finding in directives(said, self.rules) if not finding.reported]
             self._judge_plain(meant, evidence)
-            about = len(findings) > len(meant) and not meant  # it only talks about such orders
+            # it only talks about such orders
+            about = not meant and sum(bool(sentence.about_attacks) for sentence in said) >= 2
             for part in (reading,) if headed is None else (headed, reading):
                 self._judge_revealed(part, evidence, about=about)
             self._judge_unseen(reading.delivered, evidence, about=about)
@@ -211,8 +213,9 @@ def cut_unseen(text: str) -> str:
 
 EDGE = 240
 """Code points on either side of the border of two passages that are read together."""
-_ENDS = re.compile(r"[.!?。！？…:;][\"'”’)\]]*\s*\Z")
-_RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{8}\Z")
+_ENDS = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*\Z")
+_BEGINS = re.compile(r"\s*[^\sa-z/=+&%\\\u00ad-\u02ff]")
+_RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{16}\Z")
 
 
 def spliced(scanner: Scanner, first: str, second: str) -> tuple[str, ...]:
@@ -221,7 +224,9 @@ def spliced(scanner: Scanner, first: str, second: str) -> tuple[str, ...]:
     Both texts are raw. Cheap where the first ends with a sentence: chunks are cut there, a splice is not.
     """
     tail, head = first[-EDGE:], second[:EDGE]
-    if not tail or not head or (_ENDS.search(tail) and not _RUNS_ON.search(tail.rstrip("=.!?:;"))):
+    if not tail or not head:
+        return ()
+    if _ENDS.search(tail) and _BEGINS.match(head) and not _RUNS_ON.search(tail.rstrip("=.!?:;")):
         return ()
     alone = {
         (finding.technique, finding.rule)

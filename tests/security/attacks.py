@@ -85,7 +85,7 @@ _LEET = str.maketrans("aeiostAEIOST", "431057431057")
 
 
 def _each(mark: str) -> Callable[[str], str]:
-    return lambda text: mark.join(text)
+    return mark.join
 
 
 def _code_points(template: str) -> Callable[[str], str]:
@@ -115,12 +115,38 @@ def _bits(zero: str, one: str) -> Callable[[str], str]:
 
 _MORSE = dict(
     zip(
-        "abcdefghijklmnopqrstuvwxyz;.",
-        ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.. / /"
-        .split(),
+        "abcdefghijklmnopqrstuvwxyz",
+        [
+            ".-",
+            "-...",
+            "-.-.",
+            "-..",
+            ".",
+            "..-.",
+            "--.",
+            "....",
+            "..",
+            ".---",
+            "-.-",
+            ".-..",
+            "--",
+            "-.",
+            "---",
+            ".--.",
+            "--.-",
+            ".-.",
+            "...",
+            "-",
+            "..-",
+            "...-",
+            ".--",
+            "-..-",
+            "-.--",
+            "--..",
+        ],
         strict=True,
     )
-)  # fmt: skip
+)
 
 
 def _morse(text: str) -> str:
