@@ -110,8 +110,8 @@ class Execution:
                 await self._settle(await self._claim(), None)
             else:
                 await self._settle(*await self._begin_and_look())
-        except BaseException:
-            await self._record_failure()
+        except BaseException as error:
+            await self._record_failure(error)
             raise
         run.finish()
 
@@ -166,7 +166,7 @@ class Execution:
         if begun.state:  # it was somebody's before
             await self._catch_up()
             self._recorded = len(run.events)
-            answer = await self._carry_on(begun)
+            answer = await self._carry_on()
         if answer is None:
             if isinstance(look, Exception):
                 raise look
@@ -194,6 +194,8 @@ class Execution:
             raise NotFound(f"no run {run.request_id!r}")
         run.take_over(journal.events(stored))
         self._replies = replies_of(stored.question)
+        if run.reply and self._replies[-1:] != [run.reply]:  # somebody else's reply came first
+            raise FailedPrecondition(f"run {run.request_id!r} does not wait for input")
         return stored
 
     async def _follow(self) -> None:
@@ -213,28 +215,22 @@ class Execution:
             await asyncio.sleep(pause)
             pause = min(2 * pause, FOLLOW_SECONDS)
 
-    async def _carry_on(self, begun: BegunRun) -> Answer | None:
-        """Go on from the run's checkpoint, or return None where there is none that one could go on from.
-
-        A run that failed begins again, since its state may be what it failed of; but not at the user's expense: what
-        they were asked and have answered stays answered.
-        """
+    async def _carry_on(self) -> Answer | None:
+        """Go on from the run's checkpoint, or return None where there is none that one could go on from."""
         run, resume = self._run, self._parts.resume
-        if resume is None:
-            return None
         decision = agentic_decision(run.events)
+        if resume is None or decision is None:
+            return None
         before = len(run.events)
-        if decision is not None and (self._replies or begun.state != "failed"):
-            try:
-                result = await resume(self._question, emit=self._emit, reply=self._replies[-1] if self._replies else "")
-            except FailedPrecondition as error:
-                if run.reply or len(run.events) > before:
-                    raise
-                _log.info("the run begins again", request_id=run.request_id, reason=error.message)
-            else:
-                return self._whole(Route.AGENTIC, decision, result)
-        await self._parts.journal.forget_state(run.tenant, run.request_id)
-        return None
+        try:
+            result = await resume(self._question, emit=self._emit, reply=self._replies[-1] if self._replies else "")
+        except FailedPrecondition as error:
+            if run.reply or len(run.events) > before:
+                raise
+            _log.info("the run begins again", request_id=run.request_id, reason=error.message)
+            await self._parts.journal.forget_state(run.tenant, run.request_id)
+            return None
+        return self._whole(Route.AGENTIC, decision, result)
 
     async def _record(self, events: Sequence[Event], state: str = "running") -> None:
         held = self._run.held
@@ -243,18 +239,18 @@ class Execution:
             await self._parts.journal.append(held, fresh, state=state)
             self._recorded += len(fresh)
 
-    async def _record_failure(self) -> None:
+    async def _record_failure(self, cause: BaseException) -> None:
         """Close the row of a run that failed or was cancelled; another cancellation does not cut this short."""
         if self._run.held is None:
             return
-        closing = asyncio.create_task(self._close_failed())
+        closing = asyncio.create_task(self._close_failed(cause))
         while not closing.done():
             # Bounded by the timeout in `_close_failed`; what ended the run is raised by the caller.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(closing)
         self._run.held = None
 
-    async def _close_failed(self) -> None:
+    async def _close_failed(self, cause: BaseException) -> None:
         run, journal = self._run, self._parts.journal
         try:
             async with asyncio.timeout(JOURNAL_SECONDS):
@@ -262,6 +258,10 @@ class Execution:
                     await self._record(run.events, "failed")
                 except NotFound:  # erased: what the route kept of it meanwhile has to go as well
                     await journal.forget_state(run.tenant, run.request_id)
+                else:
+                    if not isinstance(cause, PointsmanError | asyncio.CancelledError):
+                        # Its state may be what it failed of: whoever asks again begins anew.
+                        await journal.forget_state(run.tenant, run.request_id)
         except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden by this
             _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=repr(error))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
 import psycopg
 import pytest
-from pointsman.client import new_request_id, question
+from pointsman.client import Pointsman, new_request_id, question
 from pointsman.v1 import admin_pb2, gateway_pb2
 
 from standard.domain.errors import NotFound
@@ -174,6 +175,43 @@ async def test_a_run_whose_process_died_goes_on_from_its_checkpoint(database_url
         await until(lambda: not dead.metric("pointsman_inflight_requests"))
         assert await state_of(heir, request_id) == "done"
         assert await dead.client.answer(agentic(request_id)) == answer
+
+
+async def test_a_server_that_stops_leaves_its_runs_to_the_next(database_url: str, tmp_path: Path) -> None:
+    request_id = new_request_id()
+    async with ModelServer([SEARCH, Hang(), ENOUGH, ANSWER]) as model:
+        llm = {"base_url": model.base_url, "model": "m", "retries": 0}
+        server = {"port": 0, "metrics_port": 0, "grace_seconds": 0.2}
+        settings = settings_for(database_url, tmp_path, llm=llm, server=server)
+        async with contextlib.AsyncExitStack() as stopping:
+            served = await stopping.enter_async_context(running(settings))
+            await fill(served.client)
+            async with Pointsman(served.target) as client:
+                lost = asyncio.create_task(code_of(client.answer(agentic(request_id))))
+                await until(lambda: len(model.requests) == 2)
+                await stopping.aclose()
+                assert await lost is grpc.StatusCode.UNAVAILABLE
+        async with running(settings) as heir:
+            answer = await heir.client.answer(agentic(request_id))
+        assert (answer.answer, answer.steps) == ("The dockmaster signs for it.", 2)
+        assert len(model.requests) == 4
+
+
+async def test_two_replies_at_once_do_not_both_count(database_url: str, tmp_path: Path) -> None:
+    request_id = new_request_id()
+    async with (
+        ModelServer([ASK, Reply(ENOUGH.text, delay=0.5), ANSWER]) as model,
+        replicas(model, database_url, tmp_path) as (here, there),
+    ):
+        await here.client.answer(agentic(request_id))
+        replies = await asyncio.gather(
+            last(here.client.resume(request_id, reply="the bilge pump")),
+            last(there.client.resume(request_id, reply="the fire pump")),
+            return_exceptions=True,
+        )
+        refused = [each for each in replies if isinstance(each, grpc.aio.AioRpcError)]
+        assert [error.code() for error in refused] == [grpc.StatusCode.FAILED_PRECONDITION]
+        assert len(model.requests) == 3
 
 
 async def test_a_deserted_run_is_taken_over_by_those_who_reattach(database_url: str, tmp_path: Path) -> None:
