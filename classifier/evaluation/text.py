@@ -2,7 +2,7 @@
 
 own     our questions, each scored by an encoder that had not seen its domain; these log-odds come with the artifact,
         for tuning an encoder anew takes torch and half an hour (classifier.training.tune makes them)
-unseen  public sources by families: a logistic regression on the encoder's vectors and the surface features, fitted on all
+unseen  public sources by families: a logistic regression on the encoder's vectors and surface features, fitted on all
         families but one and tried on that one; the threshold is the one with 10% false positives on the training side
 flips   how often a harmless change moves a question over the threshold, by the model that ships
 """

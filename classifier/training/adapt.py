@@ -129,17 +129,39 @@ def fit_change(
     penalty = np.full(design.shape[1], 1.0 / max(strength, 1e-9))
     penalty[:2] = (2.0, 0.1)
     solution = prior.copy()
-    for _ in range(15):
+    cost = _cost(design, labels, penalty, prior, solution)
+    for _ in range(30):
         probability = expit(design @ solution)
         gradient = design.T @ (probability - labels) + penalty * (solution - prior)
         curvature = probability * (1.0 - probability)
         step = np.linalg.solve((design * curvature[:, None]).T @ design + np.diag(penalty), gradient)
-        solution = solution - np.clip(step, -3.0, 3.0)
-        if np.abs(step).max() < 1e-4:
+        length = 1.0
+        while length > 1e-4:
+            tried = solution - length * step
+            costs = _cost(design, labels, penalty, prior, tried)
+            if costs < cost:
+                break
+            length /= 2.0
+        else:
+            break
+        gained, solution, cost = cost - costs, tried, costs
+        if gained < 1e-5:
             break
     weights = np.zeros(inputs.shape[1])
     weights[:columns] = solution[2:]
     return Adaptation(max(float(solution[0]), 0.0), float(solution[1]), weights)
+
+
+def _cost(
+    design: NDArray[np.float64],
+    labels: NDArray[np.bool_],
+    penalty: NDArray[np.float64],
+    prior: NDArray[np.float64],
+    solution: NDArray[np.float64],
+) -> float:
+    logits = design @ solution
+    loss = np.logaddexp(0.0, np.where(labels, -logits, logits)).sum()
+    return float(loss + 0.5 * (penalty * (solution - prior) ** 2).sum())
 
 
 def _choose(shipped: NDArray[np.float64], inputs: NDArray[np.float64], labels: NDArray[np.bool_], seed: int) -> float:

@@ -13,7 +13,7 @@ _USE = """\
 Deciding whether a question to a RAG gateway is answered by one retrieval or handed to an agentic loop. The text model
 gives the probability that a question needs several looks, from its wording. The decision gives the probability that
 the five passages of the first retrieval miss a document that is needed; routes are compared with that one.
-Probabilities are calibrated on the data below; recalibrate the threshold on your own traffic, and see `pointsman train`
+Probabilities are calibrated for even odds; choose the threshold on your own traffic, and see `pointsman train`
 for adapting the text model to your own labels. It reads English; questions in other languages take the configured safe
 route.
 

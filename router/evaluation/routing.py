@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classifier.artifact import SHIPPED, Embedder, read_artifact
-from classifier.calibration import expected_calibration_error, expit
+from classifier.calibration import expit
 from classifier.decision_model import decision_model_of, heads_of
 from classifier.encoder import text_encoder_of
 from classifier.errors import ClassifierError
@@ -194,7 +194,6 @@ def _set_figures(looks: Looks, shipped: Scores, held_out: Scores, threshold: flo
             "auc_incomplete_evidence": auc(scores.evidence, looks.incomplete),
             "auc_incomplete_text": auc(scores.text, looks.incomplete),
             "auc_several_text": auc(scores.text, looks.several),
-            "ece": expected_calibration_error(expit(scores.both), looks.incomplete),
             "agentic_share": float((expit(scores.both) >= threshold).mean()),
         }
 

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from router.evaluation.looks import Looks
 
 RELEASE = "1.0.0"
-THRESHOLD = 0.3
-"""At this P(first look incomplete) questions go agentic: over 95% of one-lookup questions (popqa) stay single-shot."""
+THRESHOLD = 0.5
+"""Even odds: both models are calibrated for them."""
 
 
 async def collect(folders: Sequence[Path], output: Path, data_directory: Path) -> None:
