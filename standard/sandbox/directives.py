@@ -204,7 +204,7 @@ def directives(found: Sequence[Sentence], book: RuleBook) -> list[Finding]:
     for number, sentence in enumerate(found):
         if len(sentence.concepts) < 2:
             continue
-        near = sum(around[max(0, number - _NEIGHBOURS) : number + _NEIGHBOURS + 1])
+        near = sum(around[max(0, number - _NEIGHBOURS) : number + _NEIGHBOURS + 1]) - around[number]
         for rule in book.candidates(sentence.concepts):
             if sentence.code and rule.technique in _NOT_IN_CODE:
                 continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import Citation
@@ -76,7 +77,16 @@ class OutputGuard:
         shown: list[str] = []
         for written, said in units:
             if written != said:
-                self._places.append((self._taken, self._taken + len(written), self._given, self._given + len(said)))
+                same = len(commonprefix([written, said]))
+                tail = len(commonprefix([written[same:][::-1], said[same:][::-1]]))
+                self._places.append(
+                    (
+                        self._taken + same,
+                        self._taken + len(written) - tail,
+                        self._given + same,
+                        self._given + len(said) - tail,
+                    )
+                )
             self._taken += len(written)
             self._given += len(said)
             shown.append(said)

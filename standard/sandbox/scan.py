@@ -214,7 +214,7 @@ def cut_unseen(text: str) -> str:
 EDGE = 240
 """Code points on either side of the border of two passages that are read together."""
 _ENDS = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*\Z")
-_BEGINS = re.compile(r"\s*[^\sa-z/=+&%\\\u00ad-\u02ff]")
+_BEGINS = re.compile(r"\s*[^\sa-z/=+&%\\\[(\u00ad-\u02ff]")
 _RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{16}\Z")
 
 
@@ -232,6 +232,7 @@ def spliced(scanner: Scanner, first: str, second: str) -> tuple[str, ...]:
         (finding.technique, finding.rule)
         for part in (tail, head)
         for finding in scanner.directives(read(part, scanner.lexicon.vocabulary).canonical)
+        if not finding.reported
     }
     found: dict[str, None] = {}
     for joint in ("", " "):
