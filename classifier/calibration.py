@@ -29,19 +29,28 @@ def fit_platt(
     target = np.where(labels, high, low)
     design = np.stack([logits, np.ones_like(logits)], axis=1)
     solution = np.array([1.0, 0.0])
+    loss = _loss(design @ solution, target, weight)
     for _ in range(50):
         probability = expit(design @ solution)
-        gradient = design.T @ (weight * (probability - target)) + np.array([1e-6, 1e-6]) * solution
+        gradient = design.T @ (weight * (probability - target))
         curvature = weight * probability * (1.0 - probability)
         hessian = (design * curvature[:, None]).T @ design + 1e-6 * np.eye(2)
         step = np.linalg.solve(hessian, gradient)
-        solution -= np.clip(step, -2.0, 2.0)
-        if np.abs(step).max() < 1e-9:
+        length = 1.0  # halved until the loss falls: from a bold start the whole step overshoots
+        while length > 1e-6 and _loss(design @ (solution - length * step), target, weight) >= loss:
+            length /= 2.0
+        if length <= 1e-6:
             break
+        solution = solution - length * step
+        loss = _loss(design @ solution, target, weight)
     if solution[0] < 0.0:
         rate = positives / max(positives + negatives, 1e-9)
         return Platt(0.0, float(np.log(max(rate, 1e-6) / max(1.0 - rate, 1e-6))))
     return Platt(float(solution[0]), float(solution[1]))
+
+
+def _loss(logits: NDArray[np.float64], target: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    return float((weight * (np.logaddexp(0.0, logits) - target * logits)).sum())
 
 
 def expit(logits: NDArray[np.float64]) -> NDArray[np.float64]:
