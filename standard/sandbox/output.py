@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from os.path import commonprefix
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import Citation
@@ -77,8 +76,8 @@ class OutputGuard:
         shown: list[str] = []
         for written, said in units:
             if written != said:
-                same = len(commonprefix([written, said]))
-                tail = len(commonprefix([written[same:][::-1], said[same:][::-1]]))
+                same = _common(written, said)
+                tail = _common(written[same:][::-1], said[same:][::-1])
                 self._places.append(
                     (
                         self._taken + same,
@@ -110,6 +109,14 @@ class OutputGuard:
     def taken(self) -> int:
         """Code points of the fed text that have been decided."""
         return self._taken
+
+
+def _common(first: str, second: str) -> int:
+    """How many code points two texts have in common at their beginning."""
+    return next(
+        (at for at, (one, other) in enumerate(zip(first, second, strict=False)) if one != other),
+        min(len(first), len(second)),
+    )
 
 
 class _SecretStage:

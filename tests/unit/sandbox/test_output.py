@@ -200,8 +200,9 @@ def test_an_allowlist_names_pages_not_queries() -> None:
 
 PIECES = st.sampled_from(
     [
-        *LINKS.values(), *SHAPES.values(), PROMPT.value[20:80], PROMPT.value[60:64], CANARY[:9], "https://", "//", "[", "](",
-        ")", "<", ">", "\n", "\n\n", " ", "\\", "&#", "`", "```\n", "!", "a", "[x]", "attacker.example", ":", "> ", "\u200b",
+        *LINKS.values(), *SHAPES.values(), PROMPT.value[20:80], PROMPT.value[60:64], CANARY[:9], "https://", "//", "[",
+        "](", ")", "<", ">", "\n", "\n\n", " ", "\\", "&#", "`", "```\n", "!", "a", "[x]", "attacker.example", ":",
+        "> ", "\u200b",
     ]
 )  # fmt: skip
 TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=9).map("".join)
