@@ -65,6 +65,9 @@ test-data: $(VENV)/.dev ## Run the tests over public data: make test-data DATA=D
 	@test -d "$(DATA)" || { echo "make test-data: no folder $(DATA); name the public data with DATA=DIR (docs/data.md tells what it holds)" >&2; exit 1; }
 	@POINTSMAN_TEST_DATA="$(abspath $(DATA))" $(BIN)/python -m pytest -m data $(ARGS)
 
+test-security: $(VENV)/.dev ## Run the sandbox's invariants over generated cases: make test-security CASES=100000.
+	@POINTSMAN_SECURITY_CASES="$(CASES)" $(BIN)/python -m pytest tests/security --timeout 7200 $(ARGS)
+
 bench: $(VENV)/.serve ## Measure: make bench ARGS=--json.
 	@$(BIN)/pointsman bench $(ARGS)
 

@@ -84,7 +84,8 @@ class Metrics:
         self.dependency_up = gauge("pointsman_dependency_up", "1 where a dependency answers.", ("dependency",))
         self.queue_seconds = histogram("pointsman_queue_seconds", "Wait for a place.", _OVERHEAD_BUCKETS)
         self.drift = gauge("pointsman_drift_psi", "Population stability against training.", ("signal",))
-        self.canary_ok = gauge("pointsman_canary_ok", "1 when the last golden questions passed.")
+        self.canary_ok = gauge("pointsman_canary_ok", "1 when the last golden questions passed; NaN before the first.")
+        self.canary_ok.set(float("nan"))
 
         self._stages = {
             stage: self.retrieval_seconds.labels(stage) for stage in ("embed", "dense", "lexical", "fuse", "rerank")

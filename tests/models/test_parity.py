@@ -56,6 +56,7 @@ def small_corpus() -> tuple[list[str], list[tuple[str, int]]]:
     return passages, pick.sample(questions, 120)
 
 
+@pytest.mark.timeout(900)
 async def test_recall_is_that_of_the_fp32_model(embedder: Embedder, official_folder: Path) -> None:
     passages, asked = small_corpus()
     questions, gold = [question for question, _ in asked], np.array([number for _, number in asked])
