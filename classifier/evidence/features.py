@@ -111,6 +111,8 @@ FEATURES: tuple[tuple[str, str], ...] = (
 """Names of the features in their order, and why each is there."""
 NAMES: tuple[str, ...] = tuple(name for name, _ in FEATURES)
 _MOST = 8.0
+_RIDGE = 1e-3
+"""Keeps passages that say the same from spanning a space."""
 
 
 def evidence_features(look: Look) -> NDArray[np.float32]:
@@ -154,7 +156,7 @@ class _Documents:
 def _shape(look: Look, docs: _Documents) -> Numbers:
     dense = np.sort(docs.dense)[::-1]
     lexical = np.sort(look.lexical)[::-1]
-    most = 2.2 * sum(look.term_idf.values()) or 1.0  # k1 + 1: what BM25 nears as a term repeats
+    most = max(2.2 * sum(look.term_idf.values()), 1e-3)  # k1 + 1: what BM25 nears as a term repeats
     fused = look.scores
     by_dense, by_lexical = (
         np.argsort(-docs.dense, kind="stable")[:SHOWN],
@@ -244,8 +246,8 @@ def _term_losses(
     for piece in pieces_of(look.question):
         lowered = piece.lower()
         inside = np.array([_holds(lowered, stem) for stem in stems], dtype=bool)
-        if inside.any():
-            part = weight * inside
+        part = weight * inside
+        if part.sum() > 1e-6:
             rows.append(by_document @ (part / part.sum()))
     if not rows:
         return []
@@ -293,8 +295,8 @@ def _pointing(look: Look, docs: _Documents) -> Numbers:
     others = np.flatnonzero(docs.number != 0)
     nearest = first[np.argsort(-docs.dense[first], kind="stable")]
     left = _left_over(question, vectors[nearest[:1]])
-    elsewhere = [_left_over(question, vectors[[nearest[0], other]]) for other in others[:8]]
-    within = [_left_over(question, vectors[[nearest[0], other]]) for other in nearest[1:6]]
+    elsewhere = _left_over_pairs(question, vectors[nearest[0]], vectors[others[:8]])
+    within = _left_over_pairs(question, vectors[nearest[0]], vectors[nearest[1:6]])
     rest = _unit((question - float(question @ vectors[0]) * vectors[0])[None])[0]
     second = vectors @ rest
     named = _named_titles(look.question.lower(), docs, first, others)
@@ -332,10 +334,23 @@ def _named_titles(question: str, docs: _Documents, first: NDArray[np.int64], oth
 
 def _left_over(question: NDArray[np.float32], passages: NDArray[np.float32]) -> float:
     """Return the length of what the span of the passages does not explain of the question's unit vector."""
-    gram = passages @ passages.T + 1e-3 * np.eye(len(passages), dtype=np.float32)
+    gram = passages @ passages.T + _RIDGE * np.eye(len(passages), dtype=np.float32)
     seen = passages @ question
     explained = float(seen @ np.linalg.solve(gram, seen))
     return math.sqrt(max(0.0, 1.0 - min(explained, 1.0)))
+
+
+def _left_over_pairs(
+    question: NDArray[np.float32], first: NDArray[np.float32], others: NDArray[np.float32]
+) -> list[float]:
+    """Return `_left_over` for the first passage with each other, by the inverse of a matrix of two rows."""
+    own, theirs = float(first @ first) + _RIDGE, np.square(others).sum(axis=1) + _RIDGE
+    shared, seen, seen_theirs = others @ first, float(first @ question), others @ question
+    explained = (theirs * seen**2 - 2.0 * shared * seen * seen_theirs + own * seen_theirs**2) / (
+        own * theirs - shared**2
+    )
+    left: list[float] = np.sqrt(np.clip(1.0 - explained, 0.0, None)).tolist()
+    return left
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
