@@ -26,6 +26,7 @@ from tests.security.attacks import ENCODED
 from tests.security.cases import SEED, Case, case
 from tests.support.prompt_sections import sections_of
 
+_FLAG = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
 CASES = int(os.environ.get("POINTSMAN_SECURITY_CASES", "10000"))
 PARTS = 10
 """The cases are split over this many tests, so that a failure is seen early and a run can be spread."""
@@ -68,7 +69,7 @@ def check_prompt(prompt: str, passages: int, number: int) -> None:
     for section in sections:
         content = section.content
         assert not _TEMPLATE.search(content), f"case {number}: template token {_TEMPLATE.search(content)}"
-        assert not _UNSEEN.search(content), f"case {number}: invisible {_UNSEEN.search(content)!a}"
+        assert not _UNSEEN.search(_FLAG.sub("", content)), f"case {number}: invisible {_UNSEEN.search(content)!a}"
         assert not re.search(
             r"[<＜﹤]\s*/?\s*(?:passage|question|turn|tool_result|summary|note)\b", content, re.IGNORECASE
         )
