@@ -9,6 +9,7 @@ canary is ever shown; after a block nothing follows.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -57,22 +58,28 @@ class OutputGuard:
 
     def feed(self, delta: str) -> str:
         """Take the next piece of text; return what may be shown now."""
-        if self._secrets.reason:
+        if self._is_blocked():
             return ""
-        units = self._links.feed(self._secrets.feed(delta))
-        if self.verdict.blocked:
+        safe = self._secrets.feed(delta)
+        units = self._links.feed(safe) if safe else []
+        if self._is_blocked():
             units += self._links.finish()
         return self._show(units)
 
     def finish(self) -> str:
         """End the text; return the rest that may be shown."""
-        if self.verdict.blocked:
+        if self._is_blocked():
             return ""
         units = self._links.feed(self._secrets.finish())
         return self._show([*units, *self._links.finish()])
 
+    def _is_blocked(self) -> bool:
+        return self._secrets.reason != ""
+
     def _show(self, units: list[tuple[str, str]]) -> str:
         """Note where each unit came from and went to; units are (as written, as shown)."""
+        if not units:
+            return ""
         shown: list[str] = []
         for written, said in units:
             if written != said:
@@ -133,11 +140,11 @@ class _SecretStage:
     def feed(self, delta: str) -> str:
         if not self._secrets:
             return delta
-        new = [(sign, len(self._held) + place) for sign, place in squeezed(delta)]
+        base, old = len(self._held), len(self._letters)
         self._held += delta
-        old = len(self._letters)
-        self._letters += "".join(sign for sign, _ in new)
-        self._places += [place for _, place in new]
+        for sign, place in squeezed(delta):
+            self._letters += sign
+            self._places.append(base + place)
         found = self._first_match(old)
         if found is not None:
             begins, self.reason = found
@@ -182,9 +189,7 @@ class _SecretStage:
 
     def _release(self, until: int) -> str:
         released, self._held = self._held[:until], self._held[until:]
-        gone = 0
-        while gone < len(self._places) and self._places[gone] < until:
-            gone += 1
+        gone = bisect_left(self._places, until)
         self._letters = self._letters[gone:]
         self._places = [place - until for place in self._places[gone:]]
         return released

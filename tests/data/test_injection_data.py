@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,10 +20,9 @@ from standard.sandbox.urls import url_policy, violations
 from tests.security.test_invariants import CANARY, SECRET, check_prompt
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from standard.sandbox.prompt import PromptText
 
+ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.data, pytest.mark.timeout(900)]
 
 
@@ -53,6 +53,16 @@ def test_the_scan_reaches_its_figures(public_data: Path) -> None:
     assert changed <= 0.01
     assert seconds["p50"] <= 0.005
     assert seconds["p99"] <= 0.015
+
+
+def test_the_figures_in_the_documentation_are_those_that_were_measured(public_data: Path) -> None:
+    figures = evaluate_injection(public_data / "injection")
+    written = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    for title, name in (("held out", "held_out"), ("all rules", "shipped")):
+        found = figures[name]
+        assert isinstance(found, dict)
+        recalls = [f"{found[key]:.0%}" for key in ("overt_recall", "obfuscated_recall", "plain_recall")]
+        assert f"| {title} | {' | '.join(recalls)} | {found['benign_flagged']:.1%} |" in written
 
 
 def test_no_row_leaves_its_section(rows: list[str]) -> None:
