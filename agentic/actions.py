@@ -50,6 +50,18 @@ class FindLinked:
 
 
 @dataclass(frozen=True, slots=True)
+class Explore:
+    """Go on from the held sources `refs` (the best first) without a query of one's own. Costs one step.
+
+    See `agentic.exploring`: links, the question's next passages and a second look, fused.
+    """
+
+    refs: tuple[int, ...]
+    reason: str = ""
+    kind: Literal["explore"] = "explore"
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """Read the parent section of the held source `ref`, with the sections around it if asked. Costs one step."""
 
@@ -113,7 +125,7 @@ class Malformed:
 
 
 Action: TypeAlias = Annotated[
-    Search | SearchEach | FindLinked | Read | Plan | Ask | Finish | Malformed, Field(discriminator="kind")
+    Search | SearchEach | FindLinked | Explore | Read | Plan | Ask | Finish | Malformed, Field(discriminator="kind")
 ]
 
 
@@ -150,7 +162,7 @@ def searches_of(action: Action) -> tuple[Search, ...]:
 def steps_of(action: Action) -> int:
     """How many steps of the budget an action costs."""
     match action:
-        case Search() | FindLinked() | Read():
+        case Search() | FindLinked() | Explore() | Read():
             return 1
         case SearchEach():
             return len(action.searches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentic.actions import FindLinked, Read, searches_of
+from agentic.actions import Explore, FindLinked, Read, searches_of
 from standard.domain.event import PassageFound, PassagesFound, PlanMade, QueryIssued, SubQuestion, SufficiencyJudged
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ SNIPPET_LENGTH = 200
 def query_events(state: RunState, action: Action) -> tuple[QueryIssued, ...]:
     """One event for each retrieval that the action is about to run."""
     match action:
-        case FindLinked(refs=refs, reason=reason):
+        case FindLinked(refs=refs, reason=reason) | Explore(refs=refs, reason=reason):
             titles = dict.fromkeys(held.passage.title.raw for ref in refs if (held := state.evidence.by_ref(ref)))
-            return (QueryIssued(state.steps + 1, "link", ", ".join(titles)[:SNIPPET_LENGTH], reason),)
+            return (QueryIssued(state.steps + 1, action.kind, ", ".join(titles)[:SNIPPET_LENGTH], reason),)
         case Read(ref=ref, reason=reason):
             held = state.evidence.by_ref(ref)
             title = held.passage.title.raw[:SNIPPET_LENGTH] if held is not None else ""

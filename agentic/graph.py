@@ -16,8 +16,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from agentic import embedding
-from agentic.actions import Ask, Finish, Malformed, Plan, Proposal, Search, searches_of, steps_of
+from agentic.actions import Ask, Explore, Finish, Malformed, Plan, Proposal, Search, searches_of, steps_of
 from agentic.events import found_event, plan_event, query_events, sufficiency_event
+from agentic.exploring import second_look
 from agentic.guards import steps
 from agentic.guards.chain import GUARDS, may_call, rule
 from agentic.guards.no_progress import gained
@@ -410,6 +411,9 @@ def _search_time(state: RunState) -> asyncio.Timeout:
 
 async def _look_up(state: RunState, proposal: Proposal, context: RunContext) -> Proposal:
     """Embed the proposal's queries and look unexplained references up, so that the guards need no I/O."""
+    if isinstance(proposal.action, Explore):
+        look = second_look(state, proposal.action.refs)
+        return replace(proposal, vectors=embedding.as_bytes(await context.embed([look])))
     searches = searches_of(proposal.action)
     queries = [search.query for search in searches if search.query.strip()]
     if not queries or len(queries) != len(searches) or any(len(query) > embedding.MAX_TEXT for query in queries):

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from agentic.actions import FindLinked, Read, Search, searches_of
+from agentic.actions import Explore, FindLinked, Read, Search, searches_of
+from agentic.embedding import vector_of
+from agentic.exploring import explore
 from agentic.guards.dedup import Admission, Lot, admit, fetch_size
 from agentic.state import Evidence, IssuedQuery
 from standard.domain.answer import Usage
@@ -89,11 +91,6 @@ def retrieved_tokens(admission: Admission) -> int:
     return sum(estimate_tokens(held.text.raw) for held in admission.new)
 
 
-def vector_of(raw: bytes) -> NDArray[np.float32]:
-    """The vector (d,) that `raw` holds as float32 bytes."""
-    return np.frombuffer(raw, dtype=np.float32)
-
-
 async def execute(state: RunState, proposal: Proposal, library: Library, scope: Scope, *, snippets: bool) -> Outcome:
     """Carry out a search, link or read action that the guards allowed.
 
@@ -102,6 +99,8 @@ async def execute(state: RunState, proposal: Proposal, library: Library, scope: 
     match proposal.action:
         case FindLinked():
             return await _link(state, proposal.action, library, scope, snippets=snippets)
+        case Explore():
+            return await _explore(state, proposal, proposal.action, library, scope, snippets=snippets)
         case Read():
             return await _read(state, proposal.action, library, scope)
         case _:
@@ -152,9 +151,25 @@ async def _link(state: RunState, action: FindLinked, library: Library, scope: Sc
     )
     lot = Lot([replace(item, via="link") for item in found], state.steps + 1)
     evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
-    titles = ", ".join(dict.fromkeys(held.passage.title.raw for held in sources))[:200]
+    titles = ", ".join(_titles(state, action.refs))[:200]
     issued = IssuedQuery(lot.step, "link", titles, b"", len(admissions[0].new), admissions[0].duplicates)
     return Outcome(evidence, (issued,), admissions)
+
+
+async def _explore(
+    state: RunState, proposal: Proposal, action: Explore, library: Library, scope: Scope, *, snippets: bool
+) -> Outcome:
+    found = await explore(state, action.refs, proposal.vectors[0], library, scope)
+    lot = Lot(found, state.steps + 1)
+    evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
+    titles = ", ".join(_titles(state, action.refs))[:200]
+    issued = IssuedQuery(lot.step, "explore", titles, b"", len(admissions[0].new), admissions[0].duplicates)
+    return Outcome(evidence, (issued,), admissions)
+
+
+def _titles(state: RunState, refs: Sequence[int]) -> list[str]:
+    held = (state.evidence.by_ref(ref) for ref in refs)
+    return list(dict.fromkeys(item.passage.title.raw for item in held if item is not None))
 
 
 async def _read(state: RunState, action: Read, library: Library, scope: Scope) -> Outcome:

@@ -1,15 +1,15 @@
 """The offline controller: no model at all.
 
-It splits comparisons and conjunctions into their parts and searches for each, then follows links from what was found:
-passages name other passages by title, code, date or role, and most of what a second hop needs is linked from the first.
-It ends when following links brings nothing new or its steps are used.
+It goes on from the first retrieval to what its sources name and what stands near them, splits comparisons and
+conjunctions into their parts and searches for each, and goes on from what came. It ends when that brings nothing new,
+after a few such steps, or with its budget.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentic.actions import Branch, FindLinked, Finish, Plan, Proposal, Search, SearchEach
+from agentic.actions import Branch, Explore, Finish, Plan, Proposal, Search, SearchEach
 from agentic.controllers.protocol import Pattern
 from agentic.controllers.split import split_question
 from agentic.coverage import content_terms, covered, stems
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from agentic.actions import Action
     from agentic.state import Held, RunState
 
-MAX_LINK_STEPS = 3
-"""Hops along links. Questions of more hops exist, but what a fourth brings is mostly noise."""
+MAX_EXPLORE_STEPS = 3
+"""Steps onward. Questions of more hops exist, but what a fourth brings is mostly noise."""
 
-_LINK_SOURCES = 3
+_SOURCES = 5
+"""Sources from which a step goes on."""
 
 
 class OfflineController:
@@ -39,8 +40,11 @@ def offline_pattern() -> Pattern:
 
 
 def next_action(state: RunState) -> Action:
-    """Split once, search the parts, follow links from the best and newest sources, finish."""
-    if not state.plan and not state.plans_made:
+    """Explore once, split and search the parts, explore on from what came, finish."""
+    explored = sum(query.action == "explore" for query in state.queries)
+    if not explored and not state.refused_in_row:
+        return Explore(_sources_to_follow(state), reason="go on from the best sources")
+    if not state.plans_made:
         parts = split_question(_need(state))
         if parts:
             branches = tuple(Branch(id=f"p{index}", question=part) for index, part in enumerate(parts, start=1))
@@ -55,11 +59,10 @@ def next_action(state: RunState) -> Action:
     if pending and not state.refused_in_row:
         searches = tuple(Search(branch.question, branch=branch.id) for branch in pending)
         return SearchEach(searches, reason="one search for each part of the question")
-    links = sum(query.action == "link" for query in state.queries)
-    if links < MAX_LINK_STEPS and not state.refused_in_row:
+    if explored < MAX_EXPLORE_STEPS and not state.refused_in_row:
         sources = _sources_to_follow(state)
         if sources:
-            return FindLinked(sources, reason="follow what the best sources refer to")
+            return Explore(sources, reason="go on from what came since")
     return _finish(state)
 
 
@@ -69,16 +72,18 @@ def _need(state: RunState) -> str:
 
 
 def _sources_to_follow(state: RunState) -> tuple[int, ...]:
-    """Sources that came since links were last followed, those that hold most of the question first."""
-    last_link = max((query.step for query in state.queries if query.action == "link"), default=0)
-    fresh = [held for held in state.evidence.held if held.step >= last_link]
+    """Sources that came with or since the last such step: first as ranked, then by what they hold of the question."""
+    if not any(query.action == "explore" for query in state.queries):
+        return tuple(held.ref for held in state.evidence.held[:_SOURCES])
+    last = max((query.step for query in state.queries if query.action == "explore"), default=0)
+    fresh = [held for held in state.evidence.held if held.step >= last]
     terms = content_terms(_need(state), dict(state.term_idf))
 
     def share(held: Held) -> float:
         return covered(terms, stems(f"{held.passage.title.raw} {held.passage.text.raw}"))
 
     ranked = sorted(fresh, key=lambda held: (-share(held), held.ref))
-    return tuple(held.ref for held in ranked[:_LINK_SOURCES])
+    return tuple(held.ref for held in ranked[:_SOURCES])
 
 
 def _finish(state: RunState) -> Finish:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentic.actions import MAX_QUERY_LENGTH, FindLinked, Malformed, Plan, Read, SearchEach, searches_of
+from agentic.actions import MAX_QUERY_LENGTH, Explore, FindLinked, Malformed, Plan, Read, SearchEach, searches_of
 from agentic.guards.verdict import ALLOW, Refuse, Verdict
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
             return Refuse("the query is empty")
         if len(search.query) > MAX_QUERY_LENGTH:
             return Refuse(f"the query is longer than {MAX_QUERY_LENGTH} characters")
-    if isinstance(action, FindLinked | Read):
-        refs = action.refs if isinstance(action, FindLinked) else (action.ref,)
-        if not refs:
+    if isinstance(action, FindLinked | Explore | Read):
+        refs = (action.ref,) if isinstance(action, Read) else action.refs
+        if not refs and not isinstance(action, Explore):
             return Refuse("no source was named")
         unknown = [ref for ref in refs if state.evidence.by_ref(ref) is None]
         if unknown:

@@ -146,7 +146,7 @@ def _tokens(query: str) -> list[_Token]:
         for part in parts:
             if part:
                 found.append(_Token(part.casefold(), part, first))
-                first = False
+                first = part in "?!:;"  # a new sentence begins: what is written large there need not be a name
         if len(found) >= MAX_TOKENS:
             break
     return found
@@ -215,7 +215,7 @@ def _take(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, *, sho
     if text in words.units:
         built.units.add(words.units[text])
         return 1
-    if text == "last" and at + 1 >= sum(1 for item in tokens if item.text not in "?!.,;:"):
+    if text == "last" and not any(item.text[0].isalnum() for item in tokens[at + 1 :]):
         return 1  # "how long does it last"
     if text in words.quantifiers:
         built.quantifiers.add(words.quantifiers[text])

@@ -297,10 +297,11 @@ async def test_cancelling_a_run_stops_the_retrieval_under_way(library: MemoryLib
     first = await library.first("Razorbill")
     library.delay = 30.0
     parts = parts_with(scripted(Search("the piers")), library)
-    cancelled = asyncio.Event()
+    started, cancelled = asyncio.Event(), asyncio.Event()
     original = library.search
 
     async def search(*args: object, **kwargs: object) -> object:
+        started.set()
         try:
             return await original(*args, **kwargs)  # type: ignore[arg-type]
         except asyncio.CancelledError:
@@ -315,7 +316,7 @@ async def test_cancelling_a_run_stops_the_retrieval_under_way(library: MemoryLib
     task = asyncio.create_task(
         answer_agentic(Question(UntrustedText("Razorbill")), first, embed_text("Razorbill"), parts=parts, emit=emit)
     )
-    await asyncio.sleep(0.1)
+    await asyncio.wait_for(started.wait(), 30)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
