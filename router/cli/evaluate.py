@@ -36,6 +36,7 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Measure retrieval and routing on data with known answers.", no_args_is_help=True)
     group.command("retrieval")(retrieval)
     group.command("routing")(routing)
+    group.command("classifier")(classifier)
     app.add_typer(group, name="eval")
 
 
@@ -89,6 +90,27 @@ def routing(
             return await evaluate_routing(
                 pool, embedder, data, names=sets or (), model=model or SHIPPED, settings=settings, progress=progress
             )
+
+    report = asyncio.run(run())
+    if json_output:
+        print_json(report)
+    else:
+        results().print_json(data=report)
+    return 0
+
+
+def classifier(
+    data: Data,
+    model: Annotated[Path | None, typer.Option(help="Folder of a trained routing model; default: the shipped.")] = None,
+    json_output: Json = False,
+) -> int:
+    """The text model on held-out domains of our own questions and on public families it has not seen."""
+
+    async def run() -> dict[str, Any]:
+        from router.evaluation.classifier import evaluate_classifier
+
+        async with _bars() as progress:
+            return await asyncio.to_thread(evaluate_classifier, data, model=model, progress=progress)
 
     report = asyncio.run(run())
     if json_output:

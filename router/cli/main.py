@@ -25,6 +25,7 @@ from router.cli import (
     scan,
     serve,
     trace,
+    train,
 )
 from router.settings import BadSettings
 from router.telemetry.logs import quiet_logs
@@ -52,6 +53,7 @@ def build_app() -> typer.Typer:
         ask,
         classify,
         trace,
+        train,
         scan,
         check_queries,
         evaluate,
