@@ -38,7 +38,7 @@ _ROLE = rf"(?:^|[\n\"'>|*_-])[ \t]{{0,3}}[\[(]?(?:{_SPEAKERS})[\])]?\s?:"
 _TOKEN = re.compile(
     rf"(?P<template>{_TEMPLATE})|(?P<delimiter>{_DELIMITER})|(?P<role>{_ROLE})"
     rf"|(?P<url>(?:https?|ftp)://[^\s\"'<>)\]]+|www\.[^\s\"'<>)\]]+)"
-    rf"|(?P<email>[\w.+-]{{1,64}}@[\w-]{{1,64}}\.[\w.-]{{1,64}})"
+    rf"|(?P<email>(?<![\w.+-])[\w.+-]{{1,64}}@[\w-]{{1,64}}\.[\w.-]{{1,64}})"
     rf"|(?P<unspaced>[{_UNSPACED}]+)"
     rf"|(?P<word>(?:(?![{_UNSPACED}]){_LETTER})+(?:['’.\-](?:(?![{_UNSPACED}]){_LETTER})+)*)"
     r"|(?P<quote>[\"“”„«»`])"

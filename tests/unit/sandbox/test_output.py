@@ -8,7 +8,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from standard.domain.answer import Citation
@@ -208,6 +208,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=9).map("".join)
 
 
+@settings(deadline=None)
 @given(TEXTS, st.randoms(use_true_random=False))
 @example("[a]\\\n(//attacker.example)", random.Random(0))
 def test_any_text_comes_out_the_same_in_pieces_and_breaks_no_rule(text: str, generator: random.Random) -> None:
@@ -221,6 +222,7 @@ def test_any_text_comes_out_the_same_in_pieces_and_breaks_no_rule(text: str, gen
         assert whole.strip() == text.strip()
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200), st.integers(0, 200))
 def test_a_canary_anywhere_in_any_text_is_stopped(text: str, place: int) -> None:
     whole, verdict = run(f"{text[:place]} {CANARY} {text[place:]}")

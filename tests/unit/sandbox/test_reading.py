@@ -8,7 +8,7 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from standard.sandbox.canonicalise import canonicalise
@@ -100,6 +100,7 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
+@settings(deadline=None)
 @given(FRAGMENTS)
 @example("&amp;" * 500 + "lt;")
 @example("\u202e" * 50 + "abc")
@@ -110,6 +111,7 @@ def test_both_readings_are_idempotent(text: str) -> None:
     assert again.canonical == found.canonical
 
 
+@settings(deadline=None)
 @given(FRAGMENTS)
 def test_any_text_is_read_without_an_error(text: str) -> None:
     found = reading(text)
