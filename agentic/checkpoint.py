@@ -8,11 +8,14 @@ resume values, branch markers) goes through its serialiser with an allowlist of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
 
+from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from psycopg.rows import dict_row
 from pydantic import TypeAdapter, ValidationError
 
 from agentic.state import Evidence, RunState
@@ -21,10 +24,17 @@ from standard.domain.errors import FailedPrecondition
 from standard.domain.outcome import RouteResult
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+    from psycopg import AsyncCursor
+    from psycopg.rows import DictRow
 
     from standard.database.pool import Pool
 
+_BEFORE_ACTION = "branch:to:act"
+"""LangGraph's channel that says which node comes next."""
 _SETUP_LOCK = 0x706D_6368_6B70
 """Advisory lock of PostgreSQL under which one process makes the checkpoint tables."""
 
@@ -64,7 +74,55 @@ class RunSerializer(SerializerProtocol):
             raise FailedPrecondition(f"the kept state of the run ({tag}) cannot be read; ask again") from error
 
 
-async def open_checkpointer(pool: Pool) -> AsyncPostgresSaver:
+class RunSaver(AsyncPostgresSaver):
+    """LangGraph's saver over the gateway's pool, fit for many runs at once.
+
+    Four things differ. It takes no lock: the original lets one operation of one run through at a time, although every
+    operation has a connection of its own. Commits do not wait for the disk (synchronous_commit off): a killed gateway
+    loses nothing; a killed database may lose the last moment, and a run then repeats its last node. What a node wrote
+    is not stored twice: with durability `sync` its checkpoint follows at once, and the graph runs one node at a time.
+    And the guards' verdict is not stored: it costs nothing to find again, and the next node's checkpoint holds it.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(cast(Any, pool), serde=RunSerializer())
+        self._pool = pool
+
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        async with self._pool.connection() as conn, AsyncExitStack() as stack:
+            if pipeline:
+                unit = conn.pipeline() if self.supports_pipeline else conn.transaction()
+                await stack.enter_async_context(unit)
+            cursor = await stack.enter_async_context(conn.cursor(binary=True, row_factory=dict_row))
+            if pipeline:
+                # Statements of a pipeline are one transaction, to which the setting is bound.
+                await cursor.execute("select set_config('synchronous_commit', 'off', true)")
+            yield cursor
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, unless it is the one between guards and action; see the class."""
+        if _BEFORE_ACTION in checkpoint["channel_values"] and metadata.get("source") == "loop":
+            configurable = config["configurable"]
+            place = {"thread_id": configurable["thread_id"], "checkpoint_ns": configurable["checkpoint_ns"]}
+            return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
+        return await super().aput(config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store interrupts, resume values and errors; ordinary writes are in the checkpoint that follows."""
+        if any(channel in WRITES_IDX_MAP for channel, _ in writes):
+            await super().aput_writes(config, writes, task_id, task_path)
+
+
+async def open_checkpointer(pool: Pool) -> RunSaver:
     """A saver of checkpoints over the gateway's pool; makes its tables where they are missing, one process at a time.
 
     Raises DatabaseUnavailable. The saver holds nothing that needs closing; it must not outlive the pool.
@@ -77,7 +135,7 @@ async def open_checkpointer(pool: Pool) -> AsyncPostgresSaver:
         finally:
             if not conn.behind_pooler:
                 await conn.execute("select pg_advisory_unlock(%s)", [_SETUP_LOCK])
-    return AsyncPostgresSaver(pool, serde=RunSerializer())  # type: ignore[arg-type]
+    return RunSaver(pool)
 
 
 def thread_of(tenant: str, request_id: str) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-
-from agentic.checkpoint import RunSerializer
+from agentic.checkpoint import RunSaver
 from agentic.compression import LlmCompressor
 from agentic.controllers.offline import offline_pattern
 from agentic.critique import Critic
@@ -58,8 +56,7 @@ def make_agentic(
         settings=settings,
         compress=None if llm is None else LlmCompressor(llm),
         critic=None if llm is None else Critic(llm),
-        # The saver asks for dictionaries cursor by cursor, so the pool's own row type does not matter to it.
-        checkpointer=None if pool is None else AsyncPostgresSaver(cast(Any, pool), serde=RunSerializer()),
+        checkpointer=None if pool is None else RunSaver(pool),
     )
 
 
