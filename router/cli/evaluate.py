@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     group.command("retrieval")(retrieval)
     group.command("routing")(routing)
     group.command("classifier")(classifier)
+    group.command("injection")(injection)
     app.add_typer(group, name="eval")
 
 
@@ -113,6 +114,19 @@ def classifier(
             return await asyncio.to_thread(evaluate_classifier, data, model=model, progress=progress)
 
     report = asyncio.run(run())
+    if json_output:
+        print_json(report)
+    else:
+        results().print_json(data=report)
+    return 0
+
+
+def injection(data: Data, json_output: Json = False) -> int:
+    """The injection scan on attacks and hard negatives: recalls and false flags, whole sources and kinds held out."""
+    from router.evaluation.injection import evaluate_injection
+
+    console = diagnostics()
+    report = evaluate_injection(data, progress=lambda line: console.print(line, markup=False))
     if json_output:
         print_json(report)
     else:
