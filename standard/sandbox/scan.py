@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from standard.corpus.scan import ScanVerdict, Verdict
 from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.directives import Finding, RuleBook, directives, read_directives, rule_book, rules_of, sentences
-from standard.sandbox.encodings import find_encoded, unescape
+from standard.sandbox.encodings import NestedTooDeep, find_encoded, unescape
 from standard.sandbox.hidden import unseen_text
 from standard.sandbox.lexicon import Lexicon, load_lexicon, normalise
 from standard.sandbox.reading import Reading, read
@@ -38,6 +38,7 @@ TECHNIQUES = (
     "hidden-text", "encoded", "unseen", "spliced", "nesting", "oversize", "scan-failed",
 )  # fmt: skip
 """Every technique a verdict may name: label values of pointsman_injection_flags_total."""
+_TOO_DEEP = "encodings are nested deeper than the scan looks"
 _INVISIBLE = frozenset({"tag-characters", "variation-selectors", "zero-width", "bidi"})
 _DECIDING = ("scan.py", "reading.py", "encodings.py", "folding.py", "hidden.py", "directives.py", "lexicon.py",
              "readable.py", "canonicalise.py", "data/lexicon.json", "data/rules.txt")  # fmt: skip
@@ -93,6 +94,8 @@ class Scanner:
             return ScanReport(identity, "quarantine", ("oversize",), reason, self.version, "", "")
         try:
             return self._report(identity, title, text)
+        except NestedTooDeep:
+            return ScanReport(identity, "quarantine", ("nesting",), _TOO_DEEP, self.version, "", "")
         except Exception as error:  # noqa: BLE001 - a scanner that fails must not let anything pass
             reason = f"the scan failed: {type(error).__name__}"
             return ScanReport(identity, "quarantine", ("scan-failed",), reason, self.version, "", "")
@@ -111,7 +114,7 @@ class Scanner:
         headed = read(title, self.lexicon.vocabulary) if title else None
         evidence = _Evidence()
         if reading.given_up or (headed is not None and headed.given_up):
-            evidence.add("quarantine", "nesting", "encodings are nested deeper than the scan looks")
+            evidence.add("quarantine", "nesting", _TOO_DEEP)
         else:
             whole = reading.canonical if headed is None else f"{headed.canonical}\n\n{reading.canonical}"
             text = normalise(unescape(whole))
@@ -191,14 +194,16 @@ _REMOVED = "[removed]"
 def cut_unseen(text: str) -> str:
     """`text` without what a reader does not see or cannot read: comments, hidden elements, encoded prose.
 
-    For passages whose verdict is neutralise. Needs no rules, so it holds whatever the scan overlooked.
+    For passages whose verdict is neutralise. Needs no rules, so it holds whatever the scan overlooked. Nothing is left
+    where encodings are nested too deep.
     """
     delivered = canonicalise(text)
     for _ in range(4):
-        spans = sorted(
-            [(item.start, item.end) for item in find_encoded(delivered)]
-            + [(item.start, item.end) for item in unseen_text(delivered)]
-        )
+        try:
+            encoded = find_encoded(delivered)
+        except NestedTooDeep:
+            return ""
+        spans = sorted([(item.start, item.end) for item in (*encoded, *unseen_text(delivered))])
         if not spans:
             return delivered
         pieces: list[str] = []

@@ -235,6 +235,13 @@ def test_texts_without_a_stored_verdict_are_scanned_once() -> None:
     assert len(cache) == 3
 
 
+def test_cutting_leaves_nothing_of_what_is_nested_too_deep() -> None:
+    text = ORDERS[0]
+    for _ in range(12):
+        text = ENCODED["base64"](text)
+    assert cut_unseen(f"The pump. {text}") == ""
+
+
 def test_policies_decide_what_a_verdict_leads_to() -> None:
     assert POLICIES["strict"].apply(ScanVerdict("flag", ("override",))).verdict == "quarantine"
     assert POLICIES["audit"].apply(ScanVerdict("quarantine", ("forged-delimiter",))).verdict == "flag"
