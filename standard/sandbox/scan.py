@@ -203,7 +203,10 @@ def cut_unseen(text: str) -> str:
             encoded = find_encoded(delivered)
         except NestedTooDeep:
             return ""
-        spans = sorted([(item.start, item.end) for item in (*encoded, *unseen_text(delivered))])
+        spans = [(item.start, item.end) for item in encoded] + [
+            (item.start, item.end) for item in unseen_text(delivered)
+        ]
+        spans.sort()
         if not spans:
             return delivered
         pieces: list[str] = []
