@@ -36,7 +36,8 @@ _WORD = re.compile(r"\w+")
 _NO_NAME = word_set("""
     a an the what which who whom whose when where why how is are was were do does did can could should would will may
     must has have had if in on at for of to by with from and or not list compare find name give tell show explain
-    describe summarize define i we you he she it they our my your their this that these those there all any each every
+    describe summarize define besides i we you he she it they our my your their this that these those there all any
+    each every
     january february march april may june july august september october november december monday tuesday wednesday
     thursday friday saturday sunday
 """)

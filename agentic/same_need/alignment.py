@@ -33,18 +33,13 @@ class Alignment:
 
 
 def align(first: Sequence[Word], second: Sequence[Word]) -> Alignment:
-    """Pair words off, the surest ways first; every word is paired at most once.
-
-    Words that stand repeatedly need no partner of their own once one was found.
-    """
+    """Pair words off, the surest ways first; every word is paired at most once: a father's father is not a father."""
     pairs: list[tuple[Word, Word]] = []
     left, right = list(first), list(second)
     for same in (_equal, _grouped, _inflected, _misspelt):
         left, right = _pair(left, right, pairs, same)
     left, right = _pair_compounds(left, right, pairs)
     left, right = _pair_acronyms(left, right, pairs)
-    left = [word for word in left if not any(_equal(word, other) or _grouped(word, other) for other, _ in pairs)]
-    right = [word for word in right if not any(_equal(word, other) or _grouped(word, other) for _, other in pairs)]
     return Alignment(tuple(pairs), tuple(left), tuple(right))
 
 

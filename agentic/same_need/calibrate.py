@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MATCHED = 0.65
 MAX_LEFT_OVER = 3
-MAX_WRONG = 0.008
+MAX_WRONG = 0.003
 _CANDIDATES = tuple(round(0.05 + 0.005 * step, 3) for step in range(31))
 
 

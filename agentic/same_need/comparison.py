@@ -35,9 +35,8 @@ def compare(earlier: str, query: str) -> Comparison:
     left, right = _explained_by_type(alignment.left, second), _explained_by_type(alignment.right, first)
     conflict = conflict or _word_conflict(left, right) or order_conflict(first, second)
     conflict = conflict or _scope_conflict(first, second, left, right)
-    generic = lexicon().generic
-    plain_left = tuple(word for word in left if word.name or word.key not in generic)
-    plain_right = tuple(word for word in right if word.name or word.key not in generic)
+    plain_left = tuple(word for word in left if not _says_little(word))
+    plain_right = tuple(word for word in right if not _says_little(word))
     return Comparison(
         conflict=conflict,
         alignment=alignment,
@@ -55,6 +54,14 @@ def compare(earlier: str, query: str) -> Comparison:
             )
         ),
     )
+
+
+def _says_little(word: Word) -> bool:
+    """A general noun that one query may lack; not where it is what is asked for: "what team …"."""
+    return not word.name and word.key in lexicon().generic and word.before not in _ASKING
+
+
+_ASKING = frozenset({"what", "which", "whose"})
 
 
 def _fact_conflict(first: Analysis, second: Analysis) -> str:

@@ -1,7 +1,7 @@
 """The decision: equal facts first, then a distance.
 
 Two queries whose facts are equal and whose words all answer each other ask for the same, unless their embeddings are
-far apart (a sign that the lexicon misled). Where a word or two is left over, they ask for the same only if the
+far apart (a sign that the lexicon misled). Where words are left over on both sides, they ask for the same only if the
 embeddings are very near: that threshold is calibrated (`agentic.same_need.calibrate`) and holds for one embedder.
 """
 
@@ -72,6 +72,9 @@ def decide(found: Comparison, distance: float, limits: Thresholds) -> NeedDecisi
             return NeedDecision(same=True, reason=f"the facts are equal and every word is answered ({distance:.3f})")
         return NeedDecision(same=False, reason=f"the words match, but the distance is {distance:.3f}")
     words = ", ".join(f"“{word.text}”" for word in rest[:3])
+    if not (found.left and found.right):
+        # All words of one stand in the other, which says more: a part of a question is a need of its own.
+        return NeedDecision(same=False, reason=f"only one of them speaks of {words} ({distance:.3f})")
     if len(rest) <= limits.max_left_over and distance <= limits.left_over:
         return NeedDecision(same=True, reason=f"the facts are equal and {words} makes no difference ({distance:.3f})")
     return NeedDecision(same=False, reason=f"only one of them speaks of {words} ({distance:.3f})")
