@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 import pytest
 
@@ -342,3 +343,8 @@ def test_the_graph_is_drawn_from_the_code() -> None:
     for node in ("propose", "guard", "act", "judge", "compress", "clarify", "answer"):
         assert f"{node}({node})" in drawing
     assert "guard -.-> act" in drawing
+
+
+def test_the_picture_in_the_docs_is_the_graph() -> None:
+    page = (Path(__file__).parents[3] / "docs/agentic.md").read_text(encoding="utf-8")
+    assert render_mermaid().strip() in page
