@@ -10,9 +10,10 @@ from langgraph.types import Command
 from langsmith import tracing_context
 
 from agentic.answer import clarification_result, write_answer
+from agentic.context import RunContext
 from agentic.embedding import as_bytes
 from agentic.events import found_event
-from agentic.graph import Channels, RunContext, build_graph, recursion_limit
+from agentic.graph import Channels, build_graph, recursion_limit
 from agentic.guards.dedup import Lot, admit
 from agentic.library import retrieved_tokens
 from agentic.settings import AgenticSettings, resolve_limits
@@ -44,7 +45,7 @@ class AgenticParts:
 
     `patterns` maps a controller's name (settings.controller) to its pattern; `offline` takes over where the model fails
     or none is configured. `critic` checks answers where settings.critique asks for it. `graph` is
-    `build_graph(checkpointer)`, compiled once.
+    `build_graph(checkpointer)`, compiled once; `unkept` the same without a checkpointer, for runs without a name.
     """
 
     library: Library
@@ -53,6 +54,7 @@ class AgenticParts:
     offline: Pattern
     patterns: dict[str, Pattern]
     graph: CompiledStateGraph[Any, Any, Any, Any]
+    unkept: CompiledStateGraph[Any, Any, Any, Any]
     settings: AgenticSettings = AgenticSettings()
     compress: Compress | None = None
     critic: Critic | None = None
@@ -88,6 +90,7 @@ def make_parts(
         offline=offline,
         patterns=patterns or {},
         graph=build_graph(checkpointer),
+        unkept=build_graph(),
         settings=settings or AgenticSettings(),
         compress=compress,
         critic=critic,
@@ -230,7 +233,7 @@ async def _run(
         deadline=question.deadline,
         can_ask=keep,
     )
-    graph = parts.graph if keep or parts.checkpointer is None else build_graph()
+    graph = parts.graph if keep else parts.unkept
     config = _config(thread if keep else "")
     # The environment may switch LangSmith's tracing on; questions and passages do not leave through that door.
     with tracing_context(enabled=False):
