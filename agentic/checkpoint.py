@@ -8,18 +8,21 @@ resume values, branch markers) goes through its serialiser with an allowlist of 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.base import WRITES_IDX_MAP, get_serializable_checkpoint_metadata
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
 from pydantic import TypeAdapter, ValidationError
 
 from agentic.state import Evidence, RunState
 from standard.database.pool import connection
+from standard.domain.answer import Usage
 from standard.domain.errors import FailedPrecondition
 from standard.domain.outcome import RouteResult
 
@@ -33,8 +36,31 @@ if TYPE_CHECKING:
 
     from standard.database.pool import Pool
 
-_BEFORE_ACTION = "branch:to:act"
-"""LangGraph's channel that says which node comes next."""
+_PLAIN = (str, int, float, bool)
+_PUT = b"""
+with off as (select set_config('synchronous_commit', 'off', true) as value),
+kept as (
+    insert into checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+    select %(thread)s, %(namespace)s, b.channel, b.version, b.type, b.blob
+    from unnest(%(channels)s::text[], %(versions)s::text[], %(types)s::text[], %(blobs)s::bytea[])
+        b(channel, version, type, blob)
+    on conflict (thread_id, checkpoint_ns, channel, version) do nothing
+)
+insert into checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+select %(thread)s, %(namespace)s, %(id)s, %(parent)s::text, %(checkpoint)s, %(metadata)s from off
+on conflict (thread_id, checkpoint_ns, checkpoint_id)
+do update set checkpoint = excluded.checkpoint, metadata = excluded.metadata
+"""
+"""LangGraph's own two inserts, and the setting, in one round trip."""
+_DELETE = b"""
+with off as (select set_config('synchronous_commit', 'off', true) as value),
+blobs as (delete from checkpoint_blobs where thread_id = %(thread)s),
+writes as (delete from checkpoint_writes where thread_id = %(thread)s)
+delete from checkpoints using off where thread_id = %(thread)s
+"""
+_FREE = frozenset({"branch:to:propose", "branch:to:guard", "branch:to:act", "branch:to:compress", "branch:to:judge"})
+"""LangGraph's channels that say which node comes next, those before which a run may go back a little."""
+_REMEMBERED = 10_000
 _SETUP_LOCK = 0x706D_6368_6B70
 """Advisory lock of PostgreSQL under which one process makes the checkpoint tables."""
 
@@ -81,12 +107,14 @@ class RunSaver(AsyncPostgresSaver):
     operation has a connection of its own. Commits do not wait for the disk (synchronous_commit off): a killed gateway
     loses nothing; a killed database may lose the last moment, and a run then repeats its last node. What a node wrote
     is not stored twice: with durability `sync` its checkpoint follows at once, and the graph runs one node at a time.
-    And the guards' verdict is not stored: it costs nothing to find again, and the next node's checkpoint holds it.
+    And what costs nothing to do again is not stored by itself: a checkpoint is kept once something was paid since the
+    last one, passages changed, or the run is about to wait or to answer.
     """
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(cast(Any, pool), serde=RunSerializer())
         self._pool = pool
+        self._paid: OrderedDict[str, Usage] = OrderedDict()
 
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
@@ -107,12 +135,49 @@ class RunSaver(AsyncPostgresSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint, unless it is the one between guards and action; see the class."""
-        if _BEFORE_ACTION in checkpoint["channel_values"] and metadata.get("source") == "loop":
-            configurable = config["configurable"]
-            place = {"thread_id": configurable["thread_id"], "checkpoint_ns": configurable["checkpoint_ns"]}
-            return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
-        return await super().aput(config, checkpoint, metadata, new_versions)
+        """Store a checkpoint in one statement, if it holds what should not be done again; see the class."""
+        configurable = config["configurable"]
+        thread, namespace = configurable["thread_id"], configurable["checkpoint_ns"]
+        values = checkpoint["channel_values"]
+        if self._is_due(thread, values, new_versions):
+            plain = {name: value for name, value in values.items() if value is None or isinstance(value, _PLAIN)}
+            large = {name: value for name, value in values.items() if name not in plain}
+            versions = {name: version for name, version in new_versions.items() if name in large}
+            blobs = self._dump_blobs(thread, namespace, large, versions)
+            parameters = {
+                "thread": thread,
+                "namespace": namespace,
+                "id": checkpoint["id"],
+                "parent": configurable.get("checkpoint_id"),
+                "checkpoint": Jsonb({**checkpoint, "channel_values": plain}),
+                "metadata": Jsonb(get_serializable_checkpoint_metadata(config, metadata)),
+                "channels": [blob[2] for blob in blobs],
+                "versions": [str(blob[3]) for blob in blobs],
+                "types": [blob[4] for blob in blobs],
+                "blobs": [blob[5] for blob in blobs],
+            }
+            async with self._pool.connection() as conn:
+                await conn.execute(_PUT, parameters)
+        return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint["id"]}}
+
+    def _is_due(self, thread: str, values: Mapping[str, Any], new_versions: ChannelVersions) -> bool:
+        run = values.get("run")
+        if not isinstance(run, RunState):
+            return True
+        may_wait = "evidence" not in new_versions and not _FREE.isdisjoint(values)
+        if may_wait and self._paid.get(thread) == run.usage:
+            return False
+        self._paid[thread] = run.usage
+        self._paid.move_to_end(thread)
+        if len(self._paid) > _REMEMBERED:
+            self._paid.popitem(last=False)
+        return True
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Forget a run."""
+        self._paid.pop(thread_id, None)
+        async with self._pool.connection() as conn:
+            await conn.execute(_DELETE, {"thread": thread_id})
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
