@@ -222,8 +222,9 @@ class Gateway:
         reasons: list[tuple[str, float]] = []
         if models is not None:
             try:
-                signals = models.text_signals(question, vector)
-                reasons = models.explain(question, vector) if explain else []
+                # Both run the text encoder: off the event loop.
+                signals = await asyncio.to_thread(models.text_signals, question, vector)
+                reasons = await asyncio.to_thread(models.explain, question, vector) if explain else []
             except Exception:  # noqa: BLE001 - a broken classifier is never an error: the safe route, and counted
                 _log.exception("the classifier failed; saying the safe route")
                 signals = Signals(model_version=models.version)

@@ -6,6 +6,7 @@ its errors become ours.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from classifier.text_model import TextModel, text_model_of
 from router.asked import asked_text
 from router.decide import Signals
 from router.first_look import evidence_of, parts_of
+from router.tasks import task_group
 from standard.domain.errors import ClassifierUnavailable, Damaged, EmbedderUnavailable
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class LoadedModels:
     def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:  # noqa: ARG002
         """What the text alone says; the embedding is not read, for the text model has an encoder of its own."""
         asked = asked_text(question)
-        logit, _ = self._text_logits(asked)
+        logit, _ = self._text_logits(asked, surface_features(asked))
         probability = sigmoid(logit)
         return Signals(
             text=probability,
@@ -77,8 +79,14 @@ class LoadedModels:
         """What text and first retrieval say together; the text alone where the retriever gives no vectors."""
         asked = asked_text(question)
         knows_language = reads_as_english(asked)
-        logit, shift = self._text_logits(asked)
-        evidence = await self._evidence(asked, vector, first) if knows_language else None
+        surface = surface_features(asked)
+        evidence: NDArray[np.float32] | None = None
+        async with task_group() as group:
+            # The encoder computes for a millisecond or two: off the event loop, while the parts are embedded.
+            reading = group.create_task(asyncio.to_thread(self._text_logits, asked, surface))
+            if knows_language:
+                evidence = await self._evidence(asked, vector, first)
+        logit, shift = reading.result()
         if evidence is None or self.decision is None:
             probability = sigmoid(logit)
             return Signals(
@@ -87,7 +95,7 @@ class LoadedModels:
         return Signals(
             text=sigmoid(logit),
             evidence=self.decision.evidence.probability(evidence),
-            combined=sigmoid(self.decision.incomplete_logit(evidence, surface_features(asked)) + shift),
+            combined=sigmoid(self.decision.incomplete_logit(evidence, surface) + shift),
             model_version=self.version,
         )
 
@@ -96,16 +104,16 @@ class LoadedModels:
         asked = asked_text(question)
         return self.text.contributions(self.encoder.encode([asked])[0], surface_features(asked))
 
-    def _text_logits(self, asked: str) -> tuple[float, float]:
+    def _text_logits(self, asked: str, surface: NDArray[np.float32]) -> tuple[float, float]:
         """Return the text's log-odds, and by how much adaptation moved them."""
-        encoded, surface = self.encoder.encode([asked])[0], surface_features(asked)
+        encoded = self.encoder.encode([asked])[0]
         logit = self.text.logit(encoded, surface)
         return logit, 0.0 if self.before is None else logit - self.before.logit(encoded, surface)
 
     async def _evidence(
         self, asked: str, vector: NDArray[np.float32], first: SearchResult
     ) -> NDArray[np.float32] | None:
-        if self.decision is None or self.embed_many is None:
+        if self.decision is None or self.embed_many is None or first.vectors is None:
             return None
         parts = parts_of(asked)
         if parts.texts:

@@ -77,7 +77,9 @@ class ObserveRpcs(aio.ServerInterceptor):
         )
         if kind == "unary":
             return grpc.unary_unary_rpc_method_handler(
-                self._unary(handler.unary_unary, method), handler.request_deserializer, handler.response_serializer
+                self._one_response(handler.unary_unary, method, streamed_in=False),
+                handler.request_deserializer,
+                handler.response_serializer,
             )
         if kind == "server_stream":
             return grpc.unary_stream_rpc_method_handler(
@@ -87,7 +89,7 @@ class ObserveRpcs(aio.ServerInterceptor):
             )
         if kind == "client_stream":
             return grpc.stream_unary_rpc_method_handler(
-                self._client_stream(handler.stream_unary, method),
+                self._one_response(handler.stream_unary, method, streamed_in=True),
                 handler.request_deserializer,
                 handler.response_serializer,
             )
@@ -104,11 +106,21 @@ class ObserveRpcs(aio.ServerInterceptor):
             code = "Unknown"
         self._metrics.grpc_handled.labels(*method.labels, code).inc()
 
-    def _unary(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401 - grpc's handlers are untyped
-        async def observed(request: object, context: object) -> object:
+    def _one_response(self, behaviour: Any, method: _Method, *, streamed_in: bool) -> Any:  # noqa: ANN401 - untyped
+        """Observe a method with one response; the requests of a stream are counted as they come."""
+
+        async def counted(requests: AsyncIterator[object]) -> AsyncIterator[object]:
+            async for request in requests:
+                method.received.inc()
+                yield request
+
+        async def observed(request: Any, context: object) -> object:  # noqa: ANN401 - a message, or a stream of them
             started = time.perf_counter()
             method.started.inc()
-            method.received.inc()
+            if streamed_in:
+                request = counted(request)
+            else:
+                method.received.inc()
             error: BaseException | None = None
             try:
                 response: object = await behaviour(request, context)
@@ -137,29 +149,6 @@ class ObserveRpcs(aio.ServerInterceptor):
             except BaseException as caught:
                 error = caught
                 raise
-            finally:
-                self._handled(method, context, started, error)
-
-        return observed
-
-    def _client_stream(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401
-        async def observed(requests: AsyncIterator[object], context: object) -> object:
-            async def counted() -> AsyncIterator[object]:
-                async for request in requests:
-                    method.received.inc()
-                    yield request
-
-            started = time.perf_counter()
-            method.started.inc()
-            error: BaseException | None = None
-            try:
-                response: object = await behaviour(counted(), context)
-            except BaseException as caught:
-                error = caught
-                raise
-            else:
-                method.sent.inc()
-                return response
             finally:
                 self._handled(method, context, started, error)
 

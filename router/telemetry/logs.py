@@ -18,19 +18,9 @@ def configure_logs(settings: LogSettings) -> None:
     """Set up logging for the process; call once at its start."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     as_json = settings.format == "json" or (settings.format == "auto" and not sys.stderr.isatty())
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        neutral_values,
-    ]
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=False)
-    structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
-        cache_logger_on_first_use=True,
-    )
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    _configure(level, [stamp], renderer, keep=True)
     logging.basicConfig(
         stream=sys.stderr, level=max(level, logging.WARNING), format="%(levelname)s %(name)s %(message)s"
     )
@@ -38,16 +28,24 @@ def configure_logs(settings: LogSettings) -> None:
 
 def quiet_logs() -> None:
     """Warnings and worse alone, for commands; `configure_logs` follows the settings."""
+    # Not kept by the loggers: `serve` configures anew once it has read the settings.
+    _configure(logging.WARNING, [], structlog.dev.ConsoleRenderer(colors=False), keep=False)
+
+
+def _configure(level: int, more: list[Any], renderer: Any, *, keep: bool) -> None:  # noqa: ANN401 - structlog's own type
+    """Every record goes the same way: context, level, `more`, neutral values, errors, `renderer`."""
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
+            *more,
             neutral_values,
             structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=False),
+            renderer,
         ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=keep,
     )
 
 
