@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from classifier.errors import ArtifactDamaged
-from classifier.evidence.features import NAMES as EVIDENCE
+from classifier.evidence.names import NAMES as EVIDENCE
 from classifier.surface import NAMES as SURFACE
 from classifier.text_model import linear_of
 

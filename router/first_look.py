@@ -64,6 +64,7 @@ def evidence_of(
                 vectors=seen.vectors[kept],
                 term_idf=seen.term_idf,
                 corpus_size=seen.corpus_size,
+                piece_texts=parts.pieces,
                 pieces=part_vectors[: len(parts.pieces)],
                 words=part_vectors[len(parts.pieces) :],
             )

@@ -1,376 +1,50 @@
-"""What a first look shows about whether one look suffices: numbers in fixed order, each with the reason it is there.
+"""What a first look shows about whether one look suffices: numbers in fixed order (classifier.evidence.names).
 
 Four kinds: how the scores fall off; how the question's terms are covered by one passage, one document and the passages
 shown; where the question's parts are at home; and whether the passages point beyond themselves. Every value is finite
 and lies in [-8, 8].
 
-Source: Carmel, Yom-Tov, "Estimating the query difficulty for information retrieval", 2010 (score shape, agreement of
-rankers, stability under perturbed queries).
+Every question pays for this, and its arrays are tiny: a call of numpy costs more than the numbers in it. So whatever
+is shared is computed once (the passages' products with each other and with the question), parts of all kinds go through
+one product, and short rows are plain lists. tests/unit/classifier/plain_evidence.py has the same definitions written
+straight down; a property test holds both together.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from classifier.evidence.look import SHOWN, Look
-from classifier.evidence.pieces import content_words, pieces_of
+from classifier.evidence.coverage import coverage
+from classifier.evidence.documents import Documents
+from classifier.evidence.names import KINDS, NAMES
+from classifier.evidence.parts import parts_at_home
+from classifier.evidence.pointing import pointing, unit
+from classifier.evidence.shape import shape
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Numbers = dict[str, float]
+    from classifier.evidence.look import Look
 
-_SHAPE: tuple[tuple[str, str], ...] = (
-    ("dense_best", "how near the nearest passage is"),
-    ("dense_lead", "its lead over the second: one passage stands out, or many are alike"),
-    ("dense_fall_5", "its lead over the fifth"),
-    ("dense_shown", "mean nearness of the five nearest"),
-    ("dense_beyond", "how much nearer these are than the next five"),
-    ("lexical_best", "the best BM25 score against the most the question could earn"),
-    ("lexical_lead", "its lead over the second"),
-    ("lexical_fall_5", "its lead over the fifth"),
-    ("fused_best", "1 where both legs agree on the best passage"),
-    ("fused_lead", "lead of the best fused score"),
-    ("fused_fall_5", "lead over the fifth"),
-    ("fused_cut", "gap between the last passage shown and the first left out"),
-    ("fused_tail", "fall from the fifth to the tenth: how much of equal worth lies beyond the cut"),
-    ("legs_share_passages", "overlap of the legs' five best passages"),
-    ("legs_share_documents", "overlap of their documents"),
-    ("legs_agree", "whether both legs lead with the same document"),
-    ("spread", "entropy of the weight over documents"),
-    ("documents_shown", "documents among the passages shown"),
-    ("first_share", "share of the first document among them"),
-    ("first_lead", "lead of the first document over the next"),
-    ("alike", "mean similarity of the passages shown to each other"),
-)
-_COVERAGE: tuple[tuple[str, str], ...] = (
-    ("covered_first", "weight of the question's terms in the first passage"),
-    ("covered_passage", "the most that one passage covers"),
-    ("covered_shown", "what the passages shown cover together"),
-    ("covered_all", "what all candidates cover together"),
-    ("covered_document", "the most that one document covers"),
-    ("covered_first_document", "what the first document covers"),
-    ("gain_shown", "what the passages shown add to the best passage"),
-    ("gain_documents", "what other documents add to the best one"),
-    ("gain_pair", "what the best second document adds to the best one"),
-    ("document_lead", "lead of the best covering document over the next"),
-    ("covered_beyond", "terms that only candidates beyond the cut hold"),
-    ("missing_most", "weight of the heaviest term that no candidate holds"),
-    ("rare_shown", "share of the three rarest terms that the passages shown hold"),
-    ("rare_together", "the most of these that one passage holds"),
-    ("unseen", "weight of terms that the collection does not hold at all"),
-    ("terms", "number of terms"),
-    ("rarest", "idf of the rarest term: names are rare"),
-    ("rarity", "mean idf: chat and background have unusual words"),
-    ("title_covered", "weight of terms in the title of a passage shown"),
-    ("titles_hit", "documents whose titles hold a term"),
-    ("parts_loss", "what the parts' terms lose when all must be covered by one document"),
-    ("parts_loss_most", "the most that one part loses"),
-)
-_PARTS: tuple[tuple[str, str], ...] = (
-    ("homes", "documents that are the best one for some part"),
-    ("loss", "what the parts lose when all must be met by one document"),
-    ("loss_most", "the most that one part loses"),
-    ("pair", "what two documents gain over one"),
-    ("near", "how near the parts come to anything"),
-    ("least", "how near the part comes that comes least near"),
-    ("shown_first", "share of parts whose best passage is of a document shown"),
-    ("shown_three", "the same for each part's three best passages"),
-    ("same", "share of parts whose best passage is of the first document"),
-    ("beyond", "how much nearer the parts come beyond the passages shown"),
-    ("beyond_most", "the same for the part that gains most"),
-)
-_POINTING: tuple[tuple[str, str], ...] = (
-    ("parts", "number of parts"),
-    ("left_over", "what of the question's vector the first document's two nearest passages leave unexplained"),
-    ("left_over_shown", "the same for the passages shown"),
-    ("explained_elsewhere", "what a passage of another document explains in addition"),
-    ("explained_within", "what another passage of the first document explains in addition"),
-    ("second_same", "whether the question less the first passage still leads to the first document"),
-    ("second_near", "how near that comes"),
-    ("second_beyond", "how much nearer beyond the passages shown"),
-    (
-        "names_title",
-        "the most of another document's title that the first document's passages name and the question does not",
-    ),
-    ("titles_named", "number of documents so named"),
-    ("title_asked", "share of the first document's title that the question names"),
-)
-KINDS = (("piece", "a part"), ("rest", "the question with a part toned down"), ("word", "a content word"))
-"""The kinds of parts that _PARTS are computed for."""
-
-FEATURES: tuple[tuple[str, str], ...] = (
-    *_SHAPE,
-    *_COVERAGE,
-    *((f"{kind}_{name}", f"{what}: {reason}") for kind, what in KINDS for name, reason in _PARTS),
-    *_POINTING,
-)
-"""Names of the features in their order, and why each is there."""
-NAMES: tuple[str, ...] = tuple(name for name, _ in FEATURES)
 _MOST = 8.0
-_RIDGE = 1e-3
-"""Keeps passages that say the same from spanning a space."""
 
 
 def evidence_features(look: Look) -> NDArray[np.float32]:
     """Return the features (len(NAMES),) of a checked look; of one without candidates, what an empty corpus shows."""
-    values: Numbers = {}
+    values: dict[str, float] = {}
     if len(look.documents):
-        docs = _Documents(look)
-        values |= _shape(look, docs)
-        values |= _coverage(look, docs)
-        values |= _parts("piece", look, docs, look.pieces)
-        values |= _parts("rest", look, docs, _unit(look.vector - 0.5 * look.pieces))
-        values |= _parts("word", look, docs, look.words)
-        values |= _pointing(look, docs)
+        docs = Documents(look)
+        values |= shape(look, docs)
+        values |= coverage(look, docs)
+        toned_down = unit(look.vector - 0.5 * look.pieces)
+        kinds = [kind for kind, _ in KINDS]
+        values |= parts_at_home(kinds, [look.pieces, toned_down, look.words], look, docs)
+        values |= pointing(look, docs)
     else:
         values |= {"unseen": 1.0, "missing_most": 1.0}
     features = np.array([values.get(name, 0.0) for name in NAMES], dtype=np.float32)
-    return np.clip(np.nan_to_num(features, nan=0.0, posinf=_MOST, neginf=-_MOST), -_MOST, _MOST)
-
-
-class _Documents:
-    """The candidates by document, numbered in order of first appearance; `mask` (documents, n) marks their passages."""
-
-    __slots__ = ("count", "dense", "mask", "number", "shown", "texts", "titles")
-
-    def __init__(self, look: Look) -> None:
-        order = {name: place for place, name in enumerate(dict.fromkeys(look.documents))}
-        self.number = np.array([order[name] for name in look.documents])
-        self.count = len(order)
-        self.mask = self.number[None, :] == np.arange(self.count)[:, None]
-        self.shown = frozenset(self.number[:SHOWN].tolist())
-        self.dense = look.vectors @ look.vector
-        self.titles = [title.lower() for title in look.titles]
-        self.texts = [f"{title}\n{text.lower()}" for title, text in zip(self.titles, look.texts, strict=True)]
-
-    def best(self, affinity: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the best of each row's affinities (rows, n) within each document (rows, documents)."""
-        found: NDArray[np.float32] = np.where(self.mask[None], affinity[:, None, :], np.float32(-2.0)).max(axis=2)
-        return found
-
-
-def _shape(look: Look, docs: _Documents) -> Numbers:
-    dense = np.sort(docs.dense)[::-1]
-    lexical = np.sort(look.lexical)[::-1]
-    most = max(2.2 * sum(look.term_idf.values()), 1e-3)  # k1 + 1: what BM25 nears as a term repeats
-    fused = look.scores
-    by_dense, by_lexical = (
-        np.argsort(-docs.dense, kind="stable")[:SHOWN],
-        np.argsort(-look.lexical, kind="stable")[:SHOWN],
-    )
-    dense_docs, lexical_docs = set(docs.number[by_dense].tolist()), set(docs.number[by_lexical].tolist())
-    weight = np.exp(8.0 * (fused[:10] - fused[0]))
-    share = np.bincount(docs.number[:10], weights=weight)
-    share = share[share > 0.0] / share.sum()
-    others = np.flatnonzero(docs.number != 0)
-    shown = look.vectors[:SHOWN]
-    pairs = len(shown) * (len(shown) - 1)
-    return {
-        "dense_best": float(dense[0]),
-        "dense_lead": float(dense[0] - _at(dense, 1)),
-        "dense_fall_5": float(dense[0] - _at(dense, 4)),
-        "dense_shown": float(dense[:SHOWN].mean()),
-        "dense_beyond": float(dense[:SHOWN].mean() - (dense[SHOWN:10].mean() if len(dense) > SHOWN else 0.0)),
-        "lexical_best": float(lexical[0]) / most,
-        "lexical_lead": float(lexical[0] - _at(lexical, 1)) / most,
-        "lexical_fall_5": float(lexical[0] - _at(lexical, 4)) / most,
-        "fused_best": float(fused[0]),
-        "fused_lead": float(fused[0] - _at(fused, 1)),
-        "fused_fall_5": float(fused[0] - _at(fused, 4)),
-        "fused_cut": float(_at(fused, 4) - _at(fused, 5)),
-        "fused_tail": float(_at(fused, 4) - _at(fused, 9)),
-        "legs_share_passages": len(set(by_dense.tolist()) & set(by_lexical.tolist())) / SHOWN,
-        "legs_share_documents": len(dense_docs & lexical_docs) / len(dense_docs | lexical_docs),
-        "legs_agree": float(docs.number[by_dense[0]] == docs.number[by_lexical[0]]),
-        "spread": float(-(share * np.log(share)).sum()),
-        "documents_shown": float(len(docs.shown)),
-        "first_share": float((docs.number[:SHOWN] == 0).mean()),
-        "first_lead": float(fused[0] - (fused[others[0]] if len(others) else 0.0)),
-        "alike": float((np.square(shown.sum(axis=0)).sum() - len(shown)) / pairs) if pairs else 1.0,
-    }
-
-
-def _coverage(look: Look, docs: _Documents) -> Numbers:
-    if not look.term_idf:
-        return {"missing_most": 1.0, "unseen": 1.0}
-    idf = np.array(list(look.term_idf.values()))
-    weight = idf / max(float(idf.sum()), 1e-9)
-    stems = [_stem(term) for term in look.term_idf]
-    held: NDArray[np.bool_] = np.array([[_holds(text, stem) for stem in stems] for text in docs.texts], dtype=bool)
-    by_document: NDArray[np.bool_] = np.stack([held[rows].any(axis=0) for rows in docs.mask])
-    passages, documents = held @ weight, by_document @ weight
-    shown: NDArray[np.bool_] = np.logical_or.reduce(held[:SHOWN], axis=0)
-    everything: NDArray[np.bool_] = np.logical_or.reduce(held, axis=0)
-    best = int(documents.argmax())
-    ranked = np.sort(documents)[::-1]
-    in_titles = np.array([[_holds(title, stem) for stem in stems] for title in docs.titles], dtype=bool)
-    rarest = np.argsort(-idf, kind="stable")[:3]
-    never_seen = idf >= math.log(1.0 + (look.corpus_size + 0.5) / 0.5) - 1e-4
-    scale = math.log(look.corpus_size + 2.0)
-    losses = _term_losses(look, stems, weight, by_document)
-    return {
-        "covered_first": float(passages[0]),
-        "covered_passage": float(passages.max()),
-        "covered_shown": float(shown @ weight),
-        "covered_all": float(everything @ weight),
-        "covered_document": float(documents[best]),
-        "covered_first_document": float(documents[0]),
-        "gain_shown": float(shown @ weight - passages.max()),
-        "gain_documents": float(everything @ weight - documents[best]),
-        "gain_pair": float((np.logical_or(by_document, by_document[best]) @ weight).max() - documents[best]),
-        "document_lead": float(ranked[0] - _at(ranked, 1)),
-        "covered_beyond": float((everything & ~shown) @ weight),
-        "missing_most": float(np.where(everything, 0.0, weight).max()),
-        "rare_shown": float(shown[rarest].mean()),
-        "rare_together": float(held[:, rarest].mean(axis=1).max()),
-        "unseen": float(weight[never_seen].sum()),
-        "terms": math.log1p(len(stems)),
-        "rarest": float(idf.max()) / scale,
-        "rarity": float(idf.mean()) / scale,
-        "title_covered": float((in_titles[:SHOWN] @ weight).max()),
-        "titles_hit": len(set(docs.number[in_titles.any(axis=1)].tolist())) / SHOWN,
-        "parts_loss": float(np.mean(losses)) if losses else 0.0,
-        "parts_loss_most": max(losses, default=0.0),
-    }
-
-
-def _term_losses(
-    look: Look, stems: list[str], weight: NDArray[np.float64], by_document: NDArray[np.bool_]
-) -> list[float]:
-    """Return, a part at a time, how much less of its terms the best common document covers than the part's own best."""
-    rows = []
-    for piece in pieces_of(look.question):
-        lowered = piece.lower()
-        inside = np.array([_holds(lowered, stem) for stem in stems], dtype=bool)
-        part = weight * inside
-        if part.sum() > 1e-6:
-            rows.append(by_document @ (part / part.sum()))
-    if not rows:
-        return []
-    covered = np.array(rows)
-    common = int(covered.sum(axis=0).argmax())
-    losses: list[float] = (covered.max(axis=1) - covered[:, common]).tolist()
-    return losses
-
-
-def _parts(kind: str, look: Look, docs: _Documents, parts: NDArray[np.float32]) -> Numbers:
-    if not len(parts):
-        near = float(docs.dense.max())
-        alone = {"homes": 1.0, "shown_first": 1.0, "shown_three": 1.0, "same": 1.0, "near": near, "least": near}
-        return {f"{kind}_{name}": value for name, value in alone.items()}
-    affinity = parts @ look.vectors.T
-    best = docs.best(affinity)
-    nearest = best.max(axis=1)
-    together = best.mean(axis=0)
-    common = int(together.argmax())
-    loss = nearest - best[:, common]
-    leading = best[:, np.argsort(-together, kind="stable")[:SHOWN]]
-    pairs = np.maximum(leading[:, :, None], leading[:, None, :]).mean(axis=0)
-    three = docs.number[np.argsort(-affinity, axis=1, kind="stable")[:, :3]]
-    shown = np.isin(three, list(docs.shown))
-    beyond = affinity.max(axis=1) - affinity[:, :SHOWN].max(axis=1)
-    values = {
-        "homes": float(len(set(best.argmax(axis=1).tolist()))),
-        "loss": float(loss.mean()),
-        "loss_most": float(loss.max()),
-        "pair": float(pairs.max() - together[common]),
-        "near": float(nearest.mean()),
-        "least": float(nearest.min()),
-        "shown_first": float(shown[:, 0].mean()),
-        "shown_three": float(shown.mean()),
-        "same": float((three[:, 0] == 0).mean()),
-        "beyond": float(beyond.mean()),
-        "beyond_most": float(beyond.max()),
-    }
-    return {f"{kind}_{name}": value for name, value in values.items()}
-
-
-def _pointing(look: Look, docs: _Documents) -> Numbers:
-    question, vectors = look.vector, look.vectors
-    first = np.flatnonzero(docs.number == 0)
-    others = np.flatnonzero(docs.number != 0)
-    nearest = first[np.argsort(-docs.dense[first], kind="stable")]
-    left = _left_over(question, vectors[nearest[:1]])
-    elsewhere = _left_over_pairs(question, vectors[nearest[0]], vectors[others[:8]])
-    within = _left_over_pairs(question, vectors[nearest[0]], vectors[nearest[1:6]])
-    rest = _unit((question - float(question @ vectors[0]) * vectors[0])[None])[0]
-    second = vectors @ rest
-    named = _named_titles(look.question.lower(), docs, first, others)
-    asked = content_words(docs.titles[0])
-    lowered = look.question.lower()
-    return {
-        "parts": math.log1p(len(look.pieces)),
-        "left_over": _left_over(question, vectors[nearest[:2]]),
-        "left_over_shown": _left_over(question, vectors[:SHOWN]),
-        "explained_elsewhere": left - min(elsewhere, default=left),
-        "explained_within": left - min(within, default=left),
-        "second_same": float(docs.number[int(second.argmax())] == 0),
-        "second_near": float(second.max()),
-        "second_beyond": float(second.max() - second[:SHOWN].max()),
-        "names_title": max(named, default=0.0),
-        "titles_named": float(min(sum(share == 1.0 for share in named), 5)),
-        "title_asked": sum(word in lowered for word in asked) / len(asked) if asked else 0.0,
-    }
-
-
-def _named_titles(question: str, docs: _Documents, first: NDArray[np.int64], others: NDArray[np.int64]) -> list[float]:
-    """Return for each other document the share of its title, beyond the question's words, that the first one names."""
-    text = "\n".join(docs.texts[place] for place in first[:3])
-    shares, seen = [], set()
-    for place in others:
-        number = int(docs.number[place])
-        if number in seen:
-            continue
-        seen.add(number)
-        words = [word for word in content_words(docs.titles[place]) if len(word) > 2 and word not in question]
-        if words:
-            shares.append(sum(_holds(text, word) for word in words) / len(words))
-    return shares
-
-
-def _left_over(question: NDArray[np.float32], passages: NDArray[np.float32]) -> float:
-    """Return the length of what the span of the passages does not explain of the question's unit vector."""
-    gram = passages @ passages.T + _RIDGE * np.eye(len(passages), dtype=np.float32)
-    seen = passages @ question
-    explained = float(seen @ np.linalg.solve(gram, seen))
-    return math.sqrt(max(0.0, 1.0 - min(explained, 1.0)))
-
-
-def _left_over_pairs(
-    question: NDArray[np.float32], first: NDArray[np.float32], others: NDArray[np.float32]
-) -> list[float]:
-    """Return `_left_over` for the first passage with each other, by the inverse of a matrix of two rows."""
-    own, theirs = float(first @ first) + _RIDGE, np.square(others).sum(axis=1) + _RIDGE
-    shared, seen, seen_theirs = others @ first, float(first @ question), others @ question
-    explained = (theirs * seen**2 - 2.0 * shared * seen * seen_theirs + own * seen_theirs**2) / (
-        own * theirs - shared**2
-    )
-    left: list[float] = np.sqrt(np.clip(1.0 - explained, 0.0, None)).tolist()
-    return left
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    unit: NDArray[np.float32] = rows / np.maximum(lengths, np.float32(1e-6))
-    return unit
-
-
-def _at(values: NDArray[np.float32] | NDArray[np.float64], place: int) -> float:
-    return float(values[place]) if place < len(values) else 0.0
-
-
-def _stem(term: str) -> str:
-    """Return what all forms of a Snowball stem begin with: its final i stands for y or ie."""
-    return term[:-1] if len(term) > 4 and term.endswith("i") else term
-
-
-def _holds(text: str, stem: str) -> bool:
-    """Say whether a word of the lower-case text begins with the stem."""
-    place = text.find(stem)
-    while place > 0 and text[place - 1].isalnum():
-        place = text.find(stem, place + 1)
-    return place >= 0
+    finite = np.nan_to_num(features, copy=False, nan=0.0, posinf=_MOST, neginf=-_MOST)
+    bounded: NDArray[np.float32] = np.minimum(np.maximum(finite, -_MOST), _MOST)
+    return bounded

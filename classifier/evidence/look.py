@@ -27,8 +27,8 @@ class Look:
     `vector` is the question's embedding (d,), `vectors` (n, d) the candidates', `scores` (n,) their fused scores (0-1),
     `lexical` (n,) their BM25 scores (0 where the lexical leg did not return them). `documents` names each candidate's
     document. `term_idf` maps each lexeme of the question to its inverse document frequency over `corpus_size` passages.
-    `pieces` (p, d) are the embeddings of classifier.evidence.pieces.pieces_of(question), `words` (w, d) those of
-    words_of(question).
+    `piece_texts` are classifier.evidence.pieces.pieces_of(question), `pieces` (p, d) their embeddings, `words` (w, d)
+    those of words_of(question).
     """
 
     question: str
@@ -41,6 +41,7 @@ class Look:
     vectors: NDArray[np.float32]
     term_idf: Mapping[str, float]
     corpus_size: int
+    piece_texts: Sequence[str]
     pieces: NDArray[np.float32]
     words: NDArray[np.float32]
 
@@ -72,5 +73,6 @@ def checked(look: Look) -> Look:
         texts=look.texts[:CANDIDATES],
         term_idf=look.term_idf,
         corpus_size=look.corpus_size,
+        piece_texts=look.piece_texts,
         **cut,
     )

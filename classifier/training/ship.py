@@ -10,7 +10,7 @@ import numpy as np
 from classifier.artifact import digest_of
 from classifier.calibration import brier, expected_calibration_error, expit
 from classifier.decision_model import HEADS
-from classifier.evidence.features import NAMES as EVIDENCE
+from classifier.evidence.names import NAMES as EVIDENCE
 from classifier.linear import Linear
 from classifier.measures import auc, bootstrap
 from classifier.surface import NAMES as SURFACE

@@ -11,7 +11,7 @@ from classifier.artifact import MANIFEST, SHIPPED, Embedder, read_artifact, requ
 from classifier.decision_model import decision_model_of
 from classifier.encoder import text_encoder_of
 from classifier.errors import ArtifactDamaged, BadVector, EmbedderMismatch
-from classifier.evidence.features import NAMES as EVIDENCE
+from classifier.evidence.names import NAMES as EVIDENCE
 from classifier.surface import NAMES as SURFACE
 from classifier.surface import surface_features
 from classifier.text_model import text_model_of

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from classifier.errors import BadVector
-from classifier.evidence.features import NAMES, evidence_features
+from classifier.evidence.features import evidence_features
 from classifier.evidence.look import CANDIDATES, Look, checked
+from classifier.evidence.names import NAMES
 from classifier.evidence.pieces import MAX_PIECES, MAX_WORDS, pieces_of, words_of
+from tests.unit.classifier.plain_evidence import plain_features
 
 DIMENSION = 8
 
@@ -43,6 +45,7 @@ def look(
         vectors=unit(rng, count, DIMENSION),
         term_idf={"sign": 2.0, "pump": 3.0, "fail": 4.0, "march": 5.0} if term_idf is None else term_idf,
         corpus_size=500,
+        piece_texts=pieces_of(question),
         pieces=unit(rng, int(rng.integers(0, 5)), DIMENSION),
         words=unit(rng, int(rng.integers(0, 7)), DIMENSION),
     )
@@ -68,6 +71,26 @@ def test_features_are_finite_bounded_and_repeatable(
     assert np.isfinite(features).all()
     assert (np.abs(features) <= 8.0).all()
     assert np.array_equal(features, evidence_features(seen))
+
+
+_WORDS = ["pump", "pumps", "march", "signing", "fail", "bilge", "harbour", "the", "spare", "failed", "unmarched", "x"]
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 30),
+    st.lists(st.sampled_from([*_WORDS, "and", "which", "of", ","]), min_size=1, max_size=25).map(" ".join),
+    st.dictionaries(st.sampled_from([*_WORDS, "zeppelin", "fli"]), st.floats(0.0, 12.0), max_size=12),
+)
+def test_features_are_those_of_their_plain_definition(
+    seed: int, count: int, question: str, term_idf: dict[str, float]
+) -> None:
+    rng = np.random.default_rng(seed)
+    texts = [" ".join(rng.choice(_WORDS, 12)) for _ in range(count)]
+    seen = checked(look(seed, count=count, question=question, texts=texts, term_idf=term_idf))
+    plain = plain_features(seen)
+    served = evidence_features(seen)
+    assert dict(zip(NAMES, served, strict=True)) == pytest.approx(dict(zip(NAMES, plain, strict=True)), abs=2e-4)
 
 
 @given(st.integers(0, 2**32 - 1))
