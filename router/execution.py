@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.journal.store import BegunRun, StoredRun
-    from router.parts import GatewayParts
+    from router.parts import GatewayParts, RoutingModels
+    from router.routing_models import TextReading
     from router.runs import LiveRun
     from router.sessions import Sessions
     from standard.domain.event import Event, EventBody
@@ -267,29 +268,42 @@ class Execution:
 
     async def _look(self) -> FirstLook:
         parts, clock, question = self._parts, self._clock, self._question
-        at = time.perf_counter()
-        vector = await parts.embed(embedded_text(question))
-        now = time.perf_counter()
-        clock.embed = now - at
-        parts.metrics.embedded(clock.embed)
-        first = await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
-        at = time.perf_counter()
-        clock.retrieve = at - now
-        parts.metrics.retrieved(first)
-        signals = await self._signals(vector, first)
+        models = parts.models()
+        async with task_group() as group:
+            # Reading the text needs no retrieval: it goes on beside it.
+            reading = None if models is None else group.create_task(self._read(models))
+            at = time.perf_counter()
+            vector = await parts.embed(embedded_text(question))
+            now = time.perf_counter()
+            clock.embed = now - at
+            parts.metrics.embedded(clock.embed)
+            first = await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
+            at = time.perf_counter()
+            clock.retrieve = at - now
+            parts.metrics.retrieved(first)
+            signals = Signals()
+            if models is not None and reading is not None:
+                signals = await self._signals(models, await reading, vector, first)
         clock.decide = time.perf_counter() - at
         return FirstLook(vector, first, signals)
 
-    async def _signals(self, vector: NDArray[np.float32], first: SearchResult) -> Signals:
-        models = self._parts.models()
-        if models is None:
-            return Signals()
+    async def _read(self, models: RoutingModels) -> TextReading | None:
         try:
-            return await models.signals(self._question, vector, first)
-        except PointsmanError as error:
-            _log.warning("the classifier is away; taking the safe route", error=error.message)
+            return await models.read(self._question)
         except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
             _log.exception("the classifier failed; taking the safe route")
+        return None
+
+    async def _signals(
+        self, models: RoutingModels, reading: TextReading | None, vector: NDArray[np.float32], first: SearchResult
+    ) -> Signals:
+        if reading is not None:
+            try:
+                return await models.signals(reading, vector, first)
+            except PointsmanError as error:
+                _log.warning("the classifier is away; taking the safe route", error=error.message)
+            except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
+                _log.exception("the classifier failed; taking the safe route")
         return Signals(model_version=models.version)
 
     def _circumstances(self) -> Circumstances:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from router.admission import Admission
-from router.asked import embedded_text
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.journal.question import may_see, question_of, replies_of
@@ -216,15 +215,13 @@ class Gateway:
     async def classify(self, question: Question, *, explain: bool) -> tuple[Decision, list[tuple[str, float]]]:
         """Decide from the text alone, and say what moved it: (feature, log-odds), strongest first."""
         at = time.perf_counter()
-        vector = await self._parts.embed(embedded_text(question))
         models = self._parts.models()
         signals = Signals()
         reasons: list[tuple[str, float]] = []
         if models is not None:
             try:
-                # Both run the text encoder: off the event loop.
-                signals = await asyncio.to_thread(models.text_signals, question, vector)
-                reasons = await asyncio.to_thread(models.explain, question, vector) if explain else []
+                signals = models.text_signals(await models.read(question))
+                reasons = await models.explain(question) if explain else []
             except Exception:  # noqa: BLE001 - a broken classifier is never an error: the safe route, and counted
                 _log.exception("the classifier failed; saying the safe route")
                 signals = Signals(model_version=models.version)

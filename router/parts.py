@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from router.decide import Signals
     from router.journal.store import Journal
     from router.policy import PolicyStore
+    from router.routing_models import TextReading
     from router.settings import Settings
     from router.telemetry.metrics import Metrics
     from standard.domain.event import Emit
@@ -30,15 +31,19 @@ class RoutingModels(Protocol):
         """Version of the artifact."""
         ...
 
-    def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:
+    async def read(self, question: Question) -> TextReading:
+        """Read the question's text."""
+        ...
+
+    def text_signals(self, reading: TextReading) -> Signals:
         """What the text alone says."""
         ...
 
-    async def signals(self, question: Question, vector: NDArray[np.float32], first: SearchResult) -> Signals:
+    async def signals(self, reading: TextReading, vector: NDArray[np.float32], first: SearchResult) -> Signals:
         """What text and first retrieval say together."""
         ...
 
-    def explain(self, question: Question, vector: NDArray[np.float32]) -> list[tuple[str, float]]:
+    async def explain(self, question: Question) -> list[tuple[str, float]]:
         """What moved the text's probability: (feature, log-odds), strongest first."""
         ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from classifier.text_model import TextModel, text_model_of
 from router.asked import asked_text
 from router.decide import Signals
 from router.first_look import evidence_of, parts_of
-from router.tasks import task_group
 from standard.domain.errors import ClassifierUnavailable, Damaged, EmbedderUnavailable
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from standard.domain.question import Question
     from standard.embedding.protocol import Embedder as QueryEmbedder
 
+    Encode = Callable[[str], Awaitable[NDArray[np.float32]]]
     EmbedMany = Callable[[Sequence[str]], Awaitable[NDArray[np.float32]]]
 
 _log = structlog.get_logger("pointsman.classifier")
@@ -47,73 +48,74 @@ DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class TextReading:
+    """A question as the text model read it: `logit` its log-odds, of which adaptation to own labels added `shift`."""
+
+    asked: str
+    surface: NDArray[np.float32]
+    logit: float
+    shift: float
+    knows_language: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedModels:
     """Implements router.parts.RoutingModels over one artifact.
 
     `decision` is None where the configured embedder is not the one it was trained on: then the text decides alone.
-    `before` is the text model that `text` was adapted from, None for one that was not adapted; `embed_many` embeds the
-    parts of a question in one batch.
+    `before` is the text model that `text` was adapted from, None for one that was not adapted; `encode` gives the text
+    encoder's vector of a question, `embed_many` embeds the parts of a question in one batch.
     """
 
     version: str
     threshold: float
-    encoder: TextEncoder
+    encode: Encode
     text: TextModel
     before: TextModel | None
     decision: DecisionModel | None
     embed_many: EmbedMany | None
 
-    def text_signals(self, question: Question, vector: NDArray[np.float32]) -> Signals:  # noqa: ARG002
-        """What the text alone says; the embedding is not read, for the text model has an encoder of its own."""
+    async def read(self, question: Question) -> TextReading:
+        """Read the question's text; needs nothing else, so it may go on beside embedding and search."""
         asked = asked_text(question)
-        logit, _ = self._text_logits(asked, surface_features(asked))
-        probability = sigmoid(logit)
+        encoded, surface = await self.encode(asked), surface_features(asked)
+        logit = self.text.logit(encoded, surface)
+        shift = 0.0 if self.before is None else logit - self.before.logit(encoded, surface)
+        return TextReading(asked, surface, logit, shift, reads_as_english(asked))
+
+    def text_signals(self, reading: TextReading) -> Signals:
+        """What the text alone says."""
+        probability = sigmoid(reading.logit)
         return Signals(
             text=probability,
             combined=probability,
             model_version=self.version,
-            knows_language=reads_as_english(asked),
+            knows_language=reading.knows_language,
         )
 
-    async def signals(self, question: Question, vector: NDArray[np.float32], first: SearchResult) -> Signals:
+    async def signals(self, reading: TextReading, vector: NDArray[np.float32], first: SearchResult) -> Signals:
         """What text and first retrieval say together; the text alone where the retriever gives no vectors."""
-        asked = asked_text(question)
-        knows_language = reads_as_english(asked)
-        surface = surface_features(asked)
-        evidence: NDArray[np.float32] | None = None
-        async with task_group() as group:
-            # The encoder computes for a millisecond or two: off the event loop, while the parts are embedded.
-            reading = group.create_task(asyncio.to_thread(self._text_logits, asked, surface))
-            if knows_language:
-                evidence = await self._evidence(asked, vector, first)
-        logit, shift = reading.result()
-        if evidence is None or self.decision is None:
-            probability = sigmoid(logit)
-            return Signals(
-                text=probability, combined=probability, model_version=self.version, knows_language=knows_language
-            )
+        if not reading.knows_language or self.decision is None:
+            return self.text_signals(reading)
+        evidence = await self._evidence(reading.asked, vector, first)
+        if evidence is None:
+            return self.text_signals(reading)
         return Signals(
-            text=sigmoid(logit),
+            text=sigmoid(reading.logit),
             evidence=self.decision.evidence.probability(evidence),
-            combined=sigmoid(self.decision.incomplete_logit(evidence, surface) + shift),
+            combined=sigmoid(self.decision.incomplete_logit(evidence, reading.surface) + reading.shift),
             model_version=self.version,
         )
 
-    def explain(self, question: Question, vector: NDArray[np.float32]) -> list[tuple[str, float]]:  # noqa: ARG002
+    async def explain(self, question: Question) -> list[tuple[str, float]]:
         """What moved the text's log-odds away from an average question's, strongest first."""
         asked = asked_text(question)
-        return self.text.contributions(self.encoder.encode([asked])[0], surface_features(asked))
-
-    def _text_logits(self, asked: str, surface: NDArray[np.float32]) -> tuple[float, float]:
-        """Return the text's log-odds, and by how much adaptation moved them."""
-        encoded = self.encoder.encode([asked])[0]
-        logit = self.text.logit(encoded, surface)
-        return logit, 0.0 if self.before is None else logit - self.before.logit(encoded, surface)
+        return self.text.contributions(await self.encode(asked), surface_features(asked))
 
     async def _evidence(
         self, asked: str, vector: NDArray[np.float32], first: SearchResult
     ) -> NDArray[np.float32] | None:
-        if self.decision is None or self.embed_many is None or first.vectors is None:
+        if self.embed_many is None or first.vectors is None:
             return None
         parts = parts_of(asked)
         if parts.texts:
@@ -176,7 +178,7 @@ def load_models(folder: Path, embedder: Embedder, embed_many: EmbedMany | None =
         return LoadedModels(
             version=artifact.version,
             threshold=_threshold(artifact),
-            encoder=encoder,
+            encode=partial(_encoded, encoder),
             text=text_model_of(artifact, encoder.dimension),
             before=text_model_of(artifact, encoder.dimension, "before") if "before" in artifact.manifest else None,
             decision=_decision(artifact, embedder),
@@ -184,6 +186,13 @@ def load_models(folder: Path, embedder: Embedder, embed_many: EmbedMany | None =
         )
     except ClassifierError as error:
         raise Damaged(error.message) from None
+
+
+async def _encoded(encoder: TextEncoder, asked: str) -> NDArray[np.float32]:
+    """Encode off the event loop: it computes for a millisecond or two."""
+    vectors = await asyncio.to_thread(encoder.encode, [asked])
+    encoded: NDArray[np.float32] = vectors[0]
+    return encoded
 
 
 def _decision(artifact: Artifact, embedder: Embedder) -> DecisionModel | None:

@@ -1,12 +1,13 @@
 """The gateway with nothing behind it: what a call costs beside embedding, database and language model.
 
-Validation, admission, run, classification, decision, events, metrics, the interceptor and the wire are the real ones;
-the embedder, the retriever, the journal and the route answer at once.
+Validation, admission, run, features of text and first look, decision, events, metrics, interceptor and wire are
+the real ones; whatever embeds (the text model's encoder too), retriever, journal and route answer at once.
 """
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from router.parts import RoutingModels
+    from router.routing_models import LoadedModels
     from router.settings import Settings
     from standard.domain.event import Emit, Event
     from standard.domain.passage import Retriever
@@ -41,14 +42,45 @@ if TYPE_CHECKING:
 
 _TEXT = "The spare bilge pump is kept in the shed."
 _CITATION = Citation("pump#0", "pump", "Spare pump", "file:pump", _TEXT, 0, len(_TEXT), 0, len(_TEXT))
-_RESULT = SearchResult(
-    tuple(
+_CANDIDATES = 20
+_K = 5
+
+
+def _first_look(dimensions: int) -> SearchResult:
+    """What a first search over a real corpus brings: 20 passages of 150 words with their vectors, in ten documents."""
+    random = np.random.default_rng(7)
+    vectors = random.normal(0.0, dimensions**-0.5, (_CANDIDATES, dimensions)).astype(np.float32)
+    found = tuple(
         RetrievedPassage(
-            Passage(f"pump#{n}", "pump", UntrustedText("Spare pump"), "file:pump", UntrustedText(_TEXT), n, "0"), 0.5
+            Passage(
+                f"pump{number // 2}#{number}",
+                f"pump{number // 2}",
+                UntrustedText(f"Spare pump {number // 2}"),
+                "file:pump",
+                UntrustedText(" ".join([_TEXT] * 15)),
+                number,
+                "0",
+            ),
+            0.9 - 0.01 * number,
         )
-        for n in range(5)
+        for number in range(_CANDIDATES)
     )
-)
+    return SearchResult(found[:_K], found, {"spare": 4.0, "bilg": 6.0, "pump": 5.0, "kept": 3.0}, 7000, vectors)
+
+
+def _without_embedding(models: LoadedModels, dimensions: int) -> LoadedModels:
+    """Return the models with everything that embeds replaced by vectors at hand."""
+    count = models.text.dimension
+    encoded = np.full(count, count**-0.5, dtype=np.float32)
+    part = np.full(dimensions, dimensions**-0.5, dtype=np.float32)
+
+    async def embed_many(texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.repeat(part[None, :], len(texts), axis=0)
+
+    async def encode(_text: str) -> NDArray[np.float32]:
+        return encoded
+
+    return replace(models, encode=encode, embed_many=embed_many)
 
 
 class _SilentJournal:
@@ -73,9 +105,12 @@ class _SamePolicy:
         return self._policy
 
 
+@dataclass(frozen=True, slots=True)
 class _SamePassages:
+    result: SearchResult
+
     async def search(self, *_: object, **__: object) -> SearchResult:
-        return _RESULT
+        return self.result
 
 
 async def _answer(
@@ -88,10 +123,11 @@ async def _answer(
 
 
 @asynccontextmanager
-async def open_hollow(settings: Settings, models: RoutingModels | None, dimensions: int) -> AsyncIterator[int]:
+async def open_hollow(settings: Settings, models: LoadedModels | None, dimensions: int) -> AsyncIterator[int]:
     """Yield the port of the hollow gateway."""
     metrics = Metrics()
     vector = np.full(dimensions, dimensions**-0.5, dtype=np.float32)
+    hollow = None if models is None else _without_embedding(models, dimensions)
 
     async def embed(_text: str) -> NDArray[np.float32]:
         return vector
@@ -100,8 +136,8 @@ async def open_hollow(settings: Settings, models: RoutingModels | None, dimensio
     policies = cast(PolicyStore, _SamePolicy())
     parts = GatewayParts(
         embed=embed,
-        retriever=cast("Retriever", _SamePassages()),
-        models=lambda: models,
+        retriever=cast("Retriever", _SamePassages(_first_look(dimensions))),
+        models=lambda: hollow,
         standard=_answer,
         agentic=_answer,
         has_llm=False,

@@ -223,9 +223,15 @@ async def test_classify_needs_no_corpus_and_explains_itself(gateway: Running) ->
 
 
 @pytest.mark.parametrize("error", [ValueError("bad weights"), EmbedderUnavailable("no batch came free")])
-async def test_a_broken_classifier_costs_no_answer(gateway: Running, error: Exception) -> None:
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_broken_classifier_costs_no_answer(gateway: Running, error: Exception, reads: bool) -> None:
     class Broken:
         version = "broken"
+
+        async def read(self, *_: object) -> object:
+            if reads:
+                return object()
+            raise error
 
         def text_signals(self, *_: object) -> None:
             raise error
