@@ -44,7 +44,13 @@ def evidence_features(look: Look) -> NDArray[np.float32]:
         values |= pointing(look, docs)
     else:
         values |= {"unseen": 1.0, "missing_most": 1.0}
-    features = np.array([values.get(name, 0.0) for name in NAMES], dtype=np.float32)
-    finite = np.nan_to_num(features, copy=False, nan=0.0, posinf=_MOST, neginf=-_MOST)
-    bounded: NDArray[np.float32] = np.minimum(np.maximum(finite, -_MOST), _MOST)
-    return bounded
+    return np.array([_bounded(values.get(name, 0.0)) for name in NAMES], dtype=np.float32)
+
+
+def _bounded(value: float) -> float:
+    """Return the value held to [-8, 8]; 0 for one that is no number."""
+    if -_MOST <= value <= _MOST:
+        return value
+    if value > _MOST:
+        return _MOST
+    return -_MOST if value < -_MOST else 0.0

@@ -13,8 +13,6 @@ from classifier.evidence.look import SHOWN, Look
 from classifier.evidence.pieces import content_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 _RIDGE = 1e-3
@@ -26,7 +24,7 @@ def pointing(look: Look, docs: Documents) -> dict[str, float]:
     dense, number = docs.dense, docs.number
     others = [place for place, document in enumerate(number) if document != 0]
     nearest = [place for place in places_by(dense) if number[place] == 0]
-    left = _left_over(docs, nearest[:1])
+    alone = _length_left(dense[nearest[0]] ** 2 / (float(docs.gram[nearest[0], nearest[0]]) + _RIDGE))
     elsewhere = _left_over_pairs(docs, nearest[0], others[:8])
     within = _left_over_pairs(docs, nearest[0], nearest[1:6])
     rest = unit((look.vector - float(look.vector @ look.vectors[0]) * look.vectors[0])[None])[0]
@@ -37,10 +35,10 @@ def pointing(look: Look, docs: Documents) -> dict[str, float]:
     asked = content_words(docs.titles[0])
     return {
         "parts": math.log1p(len(look.pieces)),
-        "left_over": _left_over(docs, nearest[:2]),
-        "left_over_shown": _left_over(docs, range(min(SHOWN, len(number)))),
-        "explained_elsewhere": left - min(elsewhere, default=left),
-        "explained_within": left - min(within, default=left),
+        "left_over": within[0] if within else alone,
+        "left_over_shown": _left_over(docs, SHOWN),
+        "explained_elsewhere": alone - min(elsewhere, default=alone),
+        "explained_within": alone - min(within, default=alone),
         "second_same": float(number[second.index(most)] == 0),
         "second_near": most,
         "second_beyond": most - max(second[:SHOWN]),
@@ -72,21 +70,16 @@ def _named_titles(question: str, docs: Documents, others: list[int]) -> list[flo
     return shares
 
 
-def _left_over(docs: Documents, passages: Sequence[int]) -> float:
-    """Return the length of what the span of the passages does not explain of the question's unit vector."""
-    places = list(passages)
-    seen = [docs.dense[place] for place in places]
-    if len(places) == 1:
-        explained = seen[0] ** 2 / (float(docs.gram[places[0], places[0]]) + _RIDGE)
-    else:
-        gram = docs.gram[np.ix_(places, places)].astype(np.float64)
-        gram.flat[:: len(places) + 1] += _RIDGE
-        explained = float(np.array(seen) @ np.linalg.solve(gram, seen))
-    return math.sqrt(max(0.0, 1.0 - min(explained, 1.0)))
+def _left_over(docs: Documents, count: int) -> float:
+    """Return the length of what the span of the first passages does not explain of the question's unit vector."""
+    gram = docs.gram[:count, :count].astype(np.float64)
+    gram.flat[:: len(gram) + 1] += _RIDGE
+    seen = docs.dense[:count]
+    return _length_left(float(np.array(seen) @ np.linalg.solve(gram, seen)))
 
 
 def _left_over_pairs(docs: Documents, first: int, others: list[int]) -> list[float]:
-    """Return `_left_over` for the first passage with each other, by the inverse of a matrix of two rows."""
+    """Return the same for one passage with each other, by the inverse of a matrix of two rows."""
     row: list[float] = docs.gram[first].tolist()
     lengths: list[float] = docs.gram.diagonal().tolist()
     own, seen = row[first] + _RIDGE, docs.dense[first]
@@ -96,5 +89,10 @@ def _left_over_pairs(docs: Documents, first: int, others: list[int]) -> list[flo
         explained = (theirs * seen**2 - 2.0 * shared * seen * seen_theirs + own * seen_theirs**2) / (
             own * theirs - shared**2
         )
-        left.append(math.sqrt(max(0.0, 1.0 - explained)))
+        left.append(_length_left(explained))
     return left
+
+
+def _length_left(explained: float) -> float:
+    """Return the length of the rest of a unit vector of whose square so much is explained."""
+    return math.sqrt(max(0.0, 1.0 - explained))
