@@ -24,6 +24,8 @@ from standard.domain.event import ClarificationAsked, QueryIssued
 from standard.domain.outcome import RouteResult
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
@@ -107,12 +109,14 @@ async def answer_agentic(
     emit: Emit,
     controller: str | None = None,
     thread: str = "",
+    watch: Callable[[RunState], None] | None = None,
 ) -> RouteResult:
     """Answer `question` through the loop. `first` is the retrieval that was made for the decision; it counts as step 1.
 
     `vector` (d,) is the question's embedding. `controller` overrides the settings' pattern. `thread` names the run's
     checkpoint (tenant and request id); without it, or without a checkpointer, the run lives in this process alone and a
-    clarification ends it. Every cap ends in the best answer there is. Raises DatabaseUnavailable or EmbedderUnavailable
+    clarification ends it. `watch` is shown the state from which the answer is written, for measurements. Every cap ends
+    in the best answer there is. Raises DatabaseUnavailable or EmbedderUnavailable
     only where nothing was found yet; cancelling it stops the work under way.
     """
     pattern = parts.pattern(controller)
@@ -120,7 +124,7 @@ async def answer_agentic(
     for body in opening:
         await emit(body)
     channels: Channels = {"run": replace(state, evidence=Evidence()), "evidence": state.evidence}
-    return await _run(channels, question, parts=parts, emit=emit, controller=controller, thread=thread)
+    return await _run(channels, question, parts=parts, emit=emit, controller=controller, thread=thread, watch=watch)
 
 
 async def resume_agentic(
@@ -203,6 +207,7 @@ async def _run(
     controller: str | None,
     thread: str,
     elapsed_before: float = 0.0,
+    watch: Callable[[RunState], None] | None = None,
 ) -> RouteResult:
     clock = asyncio.get_running_loop().time
     keep = parts.checkpointer is not None and bool(thread)
@@ -216,6 +221,8 @@ async def _run(
     critic = parts.critic if parts.settings.critique else None
 
     async def write(state: RunState) -> RouteResult | MoreNeeded:
+        if watch is not None:
+            watch(state)
         return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm, critic=critic)
 
     context = RunContext(

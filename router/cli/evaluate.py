@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.table import Table
 
+from router.cli.evaluate_answers import answers
 from router.cli.options import Json
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
@@ -38,6 +39,7 @@ def register(app: typer.Typer) -> None:
     group.command("routing")(routing)
     group.command("classifier")(classifier)
     group.command("injection")(injection)
+    group.command("answers")(answers)
     app.add_typer(group, name="eval")
 
 

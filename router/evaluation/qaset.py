@@ -71,9 +71,9 @@ def read_set(folder: Path) -> QaSet:
     """Read a folder; raises InvalidInput with file and line where it is malformed."""
     documents: dict[str, tuple[str, str]] = {}
     for file in sorted(folder.glob("corpus*.jsonl")):
-        for where, row in _rows(file):
+        for where, row in read_rows(file):
             documents[_text(row, "id", where)] = (str(row.get("title") or ""), _text(row, "text", where))
-    rows = list(_rows(folder / "questions.jsonl"))
+    rows = list(read_rows(folder / "questions.jsonl"))
     by_title = any("answer_in_gold" in row for _, row in rows)
     questions = []
     for where, row in rows:
@@ -113,7 +113,8 @@ def _is_set(path: Path) -> bool:
     return path.is_dir() and (path / "questions.jsonl").is_file() and any(path.glob("corpus*.jsonl"))
 
 
-def _rows(file: Path) -> Iterator[tuple[str, dict[str, object]]]:
+def read_rows(file: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield each row of a file of JSON lines with where it stands; raises InvalidInput there for what is no object."""
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
