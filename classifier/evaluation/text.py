@@ -17,10 +17,12 @@ import numpy as np
 from classifier.artifact import SHIPPED, read_artifact
 from classifier.calibration import brier, expected_calibration_error, expit
 from classifier.encoder import text_encoder_of
+from classifier.errors import BadLabels
+from classifier.evaluation.curves import reliability, roc, threshold_sweep
 from classifier.evaluation.disturbances import DISTURBANCES
 from classifier.evaluation.families import family_of, read_sources
 from classifier.linear import Linear
-from classifier.measures import auc, bootstrap, threshold_for_false_positives
+from classifier.measures import Interval, auc, bootstrap, threshold_for_false_positives
 from classifier.surface import NAMES, surface_features
 from classifier.text_model import linear_of
 from classifier.training.fit import Block, fit_linear, logits
@@ -43,7 +45,7 @@ MOST = 1000
 _STRENGTH = 0.01
 _SURFACE_STRENGTH = 3.0
 _BATCH = 256
-_FLIPPED = 600
+DISTURBED = 600
 """Questions that are disturbed."""
 
 
@@ -52,10 +54,12 @@ def evaluate_classifier(
     *,
     model: Path = SHIPPED,
     most: int = MOST,
+    disturbed: int = DISTURBED,
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None,
 ) -> dict[str, Any]:
     """Measure the text model in `model` on our questions and on the sources in `folder` (see families.read_sources).
 
+    At most `most` rows a label and source take part, and at most `disturbed` of our questions are disturbed.
     `progress` takes what is being done, how much of it is done, and of how much. Raises ArtifactDamaged, BadLabels.
     """
     artifact = read_artifact(model)
@@ -68,6 +72,9 @@ def evaluate_classifier(
         progress("encoding public questions", place + 1, len(sources))
     shipped = {source.source: logits(linear, inputs[source.source]) for source in sources}
     held_out, cut_at = _families(sources, inputs, encoder.dimension, progress)
+    if not held_out:
+        raise BadLabels(f"{folder} holds one family of sources alone; holding it out leaves nothing to learn from")
+    flipped = flips(artifact, encoder, linear, disturbed, progress)
     return {
         "model_version": artifact.version,
         "own": own_figures(artifact),
@@ -75,13 +82,22 @@ def evaluate_classifier(
         "sources": {
             source.source: {
                 "rows": len(source.questions),
-                "auc": auc(held_out[source.source], _labels(source)),
+                "mixed": source.mixed,
+                **_auc_with_interval(held_out.get(source.source), _labels(source)),
                 "auc_shipped": auc(shipped[source.source], _labels(source)),
             }
             for source in sources
         },
-        "flips": flips(artifact, encoder, linear, progress),
+        "flips": {kind: found.value for kind, found in flipped.items()},
+        "flip_intervals": {kind: [found.low, found.high] for kind, found in flipped.items()},
     }
+
+
+def _auc_with_interval(scores: NDArray[np.float64] | None, labels: NDArray[np.bool_]) -> dict[str, Any]:
+    if scores is None:
+        return {"auc": None, "auc_interval": [None, None]}
+    found = bootstrap(lambda which: auc(scores[which], labels[which]), len(labels), rounds=200)
+    return {"auc": found.value, "auc_interval": [found.low, found.high]}
 
 
 def text_inputs(encoder: TextEncoder, questions: Sequence[str]) -> NDArray[np.float32]:
@@ -108,15 +124,24 @@ def own_figures(artifact: Artifact) -> dict[str, Any]:
     matched = length_matched(lengths, labels)
     probabilities = expit(scores)
     interval = bootstrap(lambda which: auc(scores[which], labels[which]), len(labels), groups=domains)
+    error = bootstrap(
+        lambda which: expected_calibration_error(probabilities[which], labels[which]), len(labels), groups=domains
+    )
+    score = bootstrap(lambda which: brier(probabilities[which], labels[which]), len(labels), groups=domains)
     return {
         "questions": len(labels),
         "left_out": len(rows) - len(scored),
         "domains": int(domains.max()) + 1,
         "auc": interval.value,
         "auc_interval": [interval.low, interval.high],
-        "ece": expected_calibration_error(probabilities, labels),
-        "brier": brier(probabilities, labels),
-        "length_matched": {"questions": len(matched), "auc": auc(scores[matched], labels[matched])},
+        "ece": error.value,
+        "ece_interval": [error.low, error.high],
+        "brier": score.value,
+        "brier_interval": [score.low, score.high],
+        "length_matched": {"questions": len(matched), **_auc_with_interval(scores[matched], labels[matched])},
+        "roc": roc(scores, labels),
+        "reliability": reliability(probabilities, labels),
+        "thresholds": threshold_sweep(probabilities, labels),
     }
 
 
@@ -135,24 +160,29 @@ def flips(
     artifact: Artifact,
     encoder: TextEncoder,
     linear: Linear,
+    disturbed: int = DISTURBED,
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None,
-) -> dict[str, Any]:
-    """Return the share of disturbed questions that land on the other side of the threshold, by kind of disturbance."""
+) -> dict[str, Interval]:
+    """Return the share of disturbed questions that land on the other side of the threshold, by kind of disturbance.
+
+    Intervals are resampled over pairs of a question and its disturbed form.
+    """
     threshold = float(artifact.manifest["threshold"])
     english = [row for row in own_questions() if row.english]
-    order = np.random.default_rng(0).permutation(len(english))[:_FLIPPED]
+    order = np.random.default_rng(0).permutation(len(english))[:disturbed]
     questions = [english[place].question for place in np.sort(order)]
 
     def agentic(texts: Sequence[str]) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = expit(logits(linear, text_inputs(encoder, texts))) >= threshold
         return found
 
-    def share(pairs: Sequence[tuple[str, str]]) -> float | None:
+    def share(pairs: Sequence[tuple[str, str]]) -> Interval:
         if not pairs:
-            return None
-        return float((agentic([pair[0] for pair in pairs]) != agentic([pair[1] for pair in pairs])).mean())
+            return Interval(None, None, None)
+        flipped = agentic([pair[0] for pair in pairs]) != agentic([pair[1] for pair in pairs])
+        return bootstrap(lambda which: float(flipped[which].mean()), len(flipped), rounds=500)
 
-    found: dict[str, Any] = {}
+    found: dict[str, Interval] = {}
     for place, (kind, disturb) in enumerate(DISTURBANCES.items()):
         found[kind] = share([(question, form) for question in questions for form in disturb(question)])
         progress("disturbing questions", place + 1, len(DISTURBANCES) + 1)
@@ -207,18 +237,35 @@ def _unseen(
     labels = np.concatenate([_labels(source) for source in tried])
     pooled = np.concatenate([scores[source.source] for source in tried])
     sent = np.concatenate([scores[source.source] >= cut_at[source.source] for source in tried])
-    mixed = [value for source in tried if source.mixed and (value := auc(scores[source.source], _labels(source)))]
-    interval = bootstrap(lambda which: auc(pooled[which], labels[which]), len(labels), rounds=200)
+    of_source = np.repeat(np.arange(len(tried)), [len(source.questions) for source in tried])
+    mixed = np.array([place for place, source in enumerate(tried) if source.mixed], dtype=np.int64)
+
+    def mixed_mean(which: NDArray[np.int64]) -> float | None:
+        parts = [which[of_source[which] == place] for place in mixed]
+        found = [value for part in parts if (value := auc(pooled[part], labels[part])) is not None]
+        return float(np.mean(found)) if found else None
+
+    def interval(figure: Callable[[NDArray[np.int64]], float | None], name: str) -> dict[str, Any]:
+        found = bootstrap(figure, len(labels), rounds=200)
+        return {name: found.value, f"{name}_interval": [found.low, found.high]}
+
+    lengths = np.array([len(question.split()) for source in tried for question in source.questions])
+    matched = length_matched(lengths, labels)
     return {
-        "mixed_auc": float(np.mean(mixed)) if mixed else None,
-        "mixed_sources": sum(source.mixed for source in tried),
-        "pooled_auc": interval.value,
-        "pooled_auc_interval": [interval.low, interval.high],
-        "complex_recall": float(sent[labels].mean()),
-        "realised_fpr": float(sent[~labels].mean()),
+        **interval(mixed_mean, "mixed_auc"),
+        "mixed_sources": len(mixed),
+        **interval(lambda which: auc(pooled[which], labels[which]), "pooled_auc"),
+        **interval(lambda which: _share(sent[which][labels[which]]), "complex_recall"),
+        **interval(lambda which: _share(sent[which][~labels[which]]), "realised_fpr"),
         "target_fpr": FALSE_POSITIVES,
         "rows": len(labels),
+        "length_matched": {"rows": len(matched), **_auc_with_interval(pooled[matched], labels[matched])},
+        "roc": roc(pooled, labels),
     }
+
+
+def _share(flags: NDArray[np.bool_]) -> float | None:
+    return float(flags.mean()) if len(flags) else None
 
 
 def _labels(source: SourceRows) -> NDArray[np.bool_]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from router.evaluation.report import Report
     from standard.database.pool import Pool
     from standard.embedding.protocol import Embedder
     from standard.retrieval.retriever import RetrievalSettings
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 Data = Annotated[Path, typer.Option("--data", help="Folder of the data.", exists=True, file_okay=False)]
 Sets = Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be given several times.")]
 Seed = Annotated[int, typer.Option(help="Seed of slices.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Also write report.md, charts and results.json there.")
+]
 
 _LEGS = ("dense", "lexical", "rrf", "hybrid", "linked")
 _METRICS = ("recall@5", "recall@10", "all@5", "all@10")
@@ -50,9 +54,11 @@ def retrieval(
     documents: Annotated[int, typer.Option(help="With --questions: at most so many documents a set.")] = 2000,
     seed: Seed = 0,
     study: Annotated[bool, typer.Option("--study", help="Compare other ways to fuse, cross-validated.")] = False,
+    out: Out = None,
     json_output: Json = False,
 ) -> int:
     """Recall of each leg and of the fused search, on sets of corpus*.jsonl and questions.jsonl."""
+    folder = prepared(out)
 
     async def run() -> dict[str, Any]:
         from router.evaluation.retrieval import Slice, evaluate_retrieval
@@ -70,6 +76,10 @@ def retrieval(
             )
 
     report = asyncio.run(run())
+    if folder is not None:
+        from router.evaluation.retrieval_report import retrieval_report
+
+        written(folder, retrieval_report(report), report)
     if json_output:
         print_json(report)
     else:
@@ -81,9 +91,11 @@ def routing(
     data: Data,
     sets: Sets = None,
     model: Annotated[Path | None, typer.Option(help="Folder of a trained routing model; default: the shipped.")] = None,
+    out: Out = None,
     json_output: Json = False,
 ) -> int:
     """Which questions go agentic, and whether those that stay have complete evidence: text, evidence and both."""
+    folder = prepared(out)
 
     async def run() -> dict[str, Any]:
         from classifier.artifact import SHIPPED
@@ -95,6 +107,10 @@ def routing(
             )
 
     report = asyncio.run(run())
+    if folder is not None:
+        from router.evaluation.routing_report import routing_report
+
+        written(folder, routing_report(report), report)
     if json_output:
         print_json(report)
     else:
@@ -105,9 +121,11 @@ def routing(
 def classifier(
     data: Data,
     model: Annotated[Path | None, typer.Option(help="Folder of a trained routing model; default: the shipped.")] = None,
+    out: Out = None,
     json_output: Json = False,
 ) -> int:
     """The text model on held-out domains of our own questions and on public families it has not seen."""
+    folder = prepared(out)
 
     async def run() -> dict[str, Any]:
         from router.evaluation.classifier import evaluate_classifier
@@ -116,6 +134,10 @@ def classifier(
             return await asyncio.to_thread(evaluate_classifier, data, model=model, progress=progress)
 
     report = asyncio.run(run())
+    if folder is not None:
+        from router.evaluation.classifier_report import classifier_report
+
+        written(folder, classifier_report(report), report)
     if json_output:
         print_json(report)
     else:
@@ -123,17 +145,37 @@ def classifier(
     return 0
 
 
-def injection(data: Data, json_output: Json = False) -> int:
+def injection(data: Data, out: Out = None, json_output: Json = False) -> int:
     """The injection scan on attacks and hard negatives: recalls and false flags, whole sources and kinds held out."""
     from router.evaluation.injection import evaluate_injection
 
+    folder = prepared(out)
     console = diagnostics()
     report = evaluate_injection(data, progress=lambda line: console.print(line, markup=False))
+    if folder is not None:
+        from router.evaluation.injection_report import injection_report
+
+        written(folder, injection_report(report), report)
     if json_output:
         print_json(report)
     else:
         results().print_json(data=report)
     return 0
+
+
+def prepared(out: Path | None) -> Path | None:
+    """The folder of a report, made and tried before anything is measured; None where none is wanted."""
+    from router.evaluation.report import prepare
+
+    return None if out is None else prepare(out)
+
+
+def written(folder: Path, report: Report, results_: Mapping[str, Any]) -> None:
+    """Write a report and say where it is."""
+    from router.evaluation.report import write_report
+
+    paths = write_report(folder, report, results_)
+    diagnostics().print(f"report: {paths[0]} and {len(paths) - 1} files beside it", markup=False)
 
 
 @asynccontextmanager

@@ -52,6 +52,19 @@ class Looks:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def chosen(self, rows: NDArray[np.int64]) -> Looks:
+        """Return some of them, by row number."""
+        return Looks(
+            self.name,
+            tuple(self.ids[row] for row in rows),
+            tuple(self.texts[row] for row in rows),
+            self.evidence[rows],
+            self.surface[rows],
+            self.vectors[rows],
+            self.several[rows],
+            self.incomplete[rows],
+        )
+
 
 async def look_at(
     retriever: CorpusRetriever,

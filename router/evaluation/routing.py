@@ -3,7 +3,8 @@
 Every set's questions are asked once through the real retriever. Two answers are given for each set: what the shipped
 models say (which saw the sets in `trained_on`), and, under `held_out`, what the same recipe says when it is fitted on
 the shipped rows of all other sets. The pooled figures are of the latter kind: share of questions with complete evidence
-when 35% go agentic, a perfect loop assumed, over the sets in which some question needs several documents.
+when 35% go agentic, a perfect loop assumed, over the sets in which some question needs several documents. Beside them
+`cross_validated` has the same by models that saw other questions of the same sets: what one's own labels would bring.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from classifier.artifact import SHIPPED, Embedder, read_artifact
-from classifier.calibration import expit
+from classifier.calibration import brier, expected_calibration_error, expit
 from classifier.decision_model import decision_model_of, heads_of
 from classifier.encoder import text_encoder_of
 from classifier.errors import ClassifierError
+from classifier.evaluation.curves import at_rate, reliability, roc, threshold_sweep
 from classifier.evaluation.shares import complete_share, curve, gap_closed, oracle_share, random_share
+from classifier.evaluation.text import length_matched
 from classifier.measures import auc, bootstrap
 from classifier.training.decision import collection_of, fit_decision
 from classifier.training.fit import logits
@@ -46,7 +49,8 @@ if TYPE_CHECKING:
     from standard.embedding.protocol import Embedder as QueryEmbedder
 
 SHARE = 0.35
-SINGLE_HOP = "popqa"
+FOLDS = 5
+KINDS = ("text", "evidence", "both")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,9 @@ def judged(artifact: Artifact, looks: Sequence[Looks], single_hop: frozenset[str
     pooled = [one for one in looks if one.name not in single_hop]
     if pooled:
         result["pooled"] = _pooled(pooled, held_out)
+        cross_validated = _cross_validated(artifact, pooled, trained_on)
+        if cross_validated is not None:
+            result["pooled"]["cross_validated"] = cross_validated
         cut = _threshold_of_share(pooled, held_out)
         for one in looks:
             if one.name in single_hop:
@@ -175,6 +182,32 @@ def _held_out(artifact: Artifact, looks: Looks, trained_on: Sequence[str]) -> Sc
     return _scores(fitted.incomplete.linear, fitted.evidence.linear, fitted.several.linear, looks, encoded)
 
 
+def _cross_validated(artifact: Artifact, looks: Sequence[Looks], trained_on: Sequence[str]) -> dict[str, Any] | None:
+    """Score the questions of which the artifact keeps rows by models fitted on the other folds, whatever their set."""
+    rows = rows_from(dict(artifact.arrays), trained_on)
+    keys = artifact.arrays["row_keys"]
+    questions, fold_of = np.unique(keys), np.random.default_rng(0)
+    fold = dict(zip(questions.tolist(), fold_of.permutation(len(questions)) % FOLDS, strict=True))
+    of_row = np.array([fold[key] for key in keys.tolist()])
+    fitted = [fit_decision(rows.chosen(of_row != number)) for number in range(FOLDS)]
+    found: dict[str, Scores] = {}
+    kept: list[Looks] = []
+    for one in looks:
+        at = np.array([fold.get(key_number(question_key(text)), -1) for text in one.texts])
+        known = np.flatnonzero(at >= 0)
+        if not len(known):
+            continue
+        encoded = _encoded(artifact, one)
+        by_fold = [
+            _scores(part.incomplete.linear, part.evidence.linear, part.several.linear, one, encoded) for part in fitted
+        ]
+        kept.append(one.chosen(known))
+        found[one.name] = Scores(
+            *(np.array([getattr(by_fold[at[row]], kind)[row] for row in known]) for kind in Scores.__slots__)
+        )
+    return {"folds": FOLDS, **_shares(kept, found)} if kept else None
+
+
 def _scores(
     incomplete: Linear, evidence: Linear, several: Linear, looks: Looks, encoded: NDArray[np.float32]
 ) -> Scores:
@@ -216,22 +249,76 @@ def _set_figures(looks: Looks, shipped: Scores, held_out: Scores, threshold: flo
 
 
 def _pooled(looks: Sequence[Looks], scores: Mapping[str, Scores]) -> dict[str, Any]:
-    incomplete = np.concatenate([one.incomplete for one in looks])
-    joined = {
-        kind: np.concatenate([getattr(scores[one.name], kind) for one in looks])
-        for kind in ("text", "evidence", "both")
+    incomplete, joined = _joined(looks, scores)
+    lengths = np.array([len(text.split()) for one in looks for text in one.texts])
+    matched = length_matched(lengths, incomplete)
+    # The models speak for even odds; in the pool as many questions fall short as do.
+    spoken = at_rate(joined["both"], float(incomplete.mean()))
+    return {
+        **_shares(looks, scores),
+        "curves": {
+            **{kind: curve(values, incomplete) for kind, values in joined.items()},
+            "random": curve(np.zeros(len(incomplete)), incomplete),
+            "oracle": curve(incomplete.astype(np.float64), incomplete),
+        },
+        "auc": {kind: auc(values, incomplete) for kind, values in joined.items()},
+        "length_matched": {
+            "questions": len(matched),
+            "auc": {kind: auc(values[matched], incomplete[matched]) for kind, values in joined.items()},
+        },
+        "roc": {kind: roc(values, incomplete) for kind, values in joined.items()},
+        "ece": expected_calibration_error(spoken, incomplete),
+        "brier": brier(spoken, incomplete),
+        "reliability": reliability(spoken, incomplete),
+        "thresholds": _thresholds(joined["both"], incomplete),
     }
-    gap = bootstrap(lambda rows: gap_closed(joined["both"][rows], incomplete[rows], SHARE), len(incomplete), rounds=500)
+
+
+def _shares(looks: Sequence[Looks], scores: Mapping[str, Scores]) -> dict[str, Any]:
+    """Return the shares with complete evidence at SHARE agentic, with intervals."""
+    incomplete, joined = _joined(looks, scores)
+
+    def interval(figure: Callable[[NDArray[np.int64]], float | None]) -> dict[str, float | None]:
+        return bootstrap(figure, len(incomplete), rounds=500).as_json()
+
+    figures: dict[str, Callable[[NDArray[np.int64]], float]] = {
+        "random": lambda rows: random_share(incomplete[rows], SHARE),
+        "oracle": lambda rows: oracle_share(incomplete[rows], SHARE),
+    }
+    for kind, values in joined.items():
+        figures[kind] = partial(_complete, values, incomplete)
+    everything = np.arange(len(incomplete))
     return {
         "sets": [one.name for one in looks],
         "questions": len(incomplete),
         "share": SHARE,
-        **{kind: complete_share(values, incomplete, SHARE) for kind, values in joined.items()},
-        "random": random_share(incomplete, SHARE),
-        "oracle": oracle_share(incomplete, SHARE),
-        "gap_closed": gap.as_json(),
-        "curves": {kind: curve(values, incomplete) for kind, values in joined.items()},
+        **{kind: figures[kind](everything) for kind in (*joined, "random", "oracle")},
+        "intervals": {kind: interval(figures[kind]) for kind in (*joined, "random", "oracle")},
+        "gap_closed": interval(lambda rows: gap_closed(joined["both"][rows], incomplete[rows], SHARE)),
+        "gap_closed_text": interval(lambda rows: gap_closed(joined["text"][rows], incomplete[rows], SHARE)),
+        "gap_closed_evidence": interval(lambda rows: gap_closed(joined["evidence"][rows], incomplete[rows], SHARE)),
     }
+
+
+def _complete(values: NDArray[np.float64], incomplete: NDArray[np.bool_], rows: NDArray[np.int64]) -> float:
+    return complete_share(values[rows], incomplete[rows], SHARE)
+
+
+def _thresholds(logits_: NDArray[np.float64], incomplete: NDArray[np.bool_]) -> list[dict[str, float | None]]:
+    """Return the sweep over thresholds, with the share whose evidence is complete at each."""
+    probabilities = expit(logits_)
+    found = threshold_sweep(probabilities, incomplete)
+    for row in found:
+        kept = probabilities < (row["threshold"] or 0.0)
+        row["complete"] = 1.0 - float((kept & incomplete).mean())
+    return found
+
+
+def _joined(
+    looks: Sequence[Looks], scores: Mapping[str, Scores]
+) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]:
+    incomplete = np.concatenate([one.incomplete for one in looks])
+    return incomplete, {kind: np.concatenate([getattr(scores[one.name], kind) for one in looks]) for kind in KINDS}
 
 
 def _threshold_of_share(looks: Sequence[Looks], scores: Mapping[str, Scores]) -> float:
