@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agentic.critique import Critic
     from agentic.state import Held, RunState
     from standard.domain.event import Emit
+    from standard.sandbox.canary import Secret
 
 NOT_CHECKED = "The answer could not be checked against its sources."
 
@@ -58,6 +59,11 @@ class AnswerRequest:
 
 class AnswerWriter(Protocol):
     """Writes an answer through the citation machinery that the standard route uses, emitting its text as it comes."""
+
+    @property
+    def secret(self) -> Secret | None:
+        """What of the answering prompt must not get out; None without a model."""
+        ...
 
     async def generate(self, request: AnswerRequest, emit: Emit) -> RouteResult:
         """Let the LLM answer. Raises LlmUnavailable only before any text was emitted."""

@@ -16,6 +16,7 @@ from standard.domain.answer import Usage
 from standard.domain.errors import LlmUnavailable
 from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message
+from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import PromptText, instruction, join
 from standard.sandbox.render import render_notes, with_marker
 
@@ -67,8 +68,10 @@ async def ask_structured(
     """Ask for a JSON object of this shape. Raises LlmUnavailable, UnreadableOutput after one repair attempt.
 
     The repair asks the same again and says what was wrong; the unreadable text itself is never sent back. `usage` of a
-    failed pair of attempts travels with the UnreadableOutput.
+    failed pair of attempts travels with the UnreadableOutput. A reply whose values repeat the system prompt or its
+    canary counts as unreadable: nothing of it is used.
     """
+    llm = guarded(llm)
     spent = Usage()
     problem = ""
     for attempt in range(2):
@@ -88,6 +91,9 @@ async def ask_structured(
         spent += completion.usage
         try:
             reply = parse_reply(completion.text, shape, finish_reason=completion.finish_reason)
+            if llm.leak_of(system, reply.model_dump()):
+                llm.withheld(purpose)
+                raise UnreadableOutput("the reply repeated the instructions")
         except UnreadableOutput as error:
             problem = error.problem
             if attempt == 1 or isinstance(may_call(state.spend(spent)), Stop):

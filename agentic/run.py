@@ -18,10 +18,11 @@ from agentic.guards.dedup import Lot, admit
 from agentic.library import retrieved_tokens
 from agentic.settings import AgenticSettings, resolve_limits
 from agentic.state import Evidence, IssuedQuery, RunState
-from standard.domain.answer import Usage
+from standard.domain.answer import AnswerSource, Usage
 from standard.domain.errors import FailedPrecondition
 from standard.domain.event import ClarificationAsked, QueryIssued
 from standard.domain.outcome import RouteResult
+from standard.outlet import Blocked, Outlet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,7 @@ class AgenticParts:
     `patterns` maps a controller's name (settings.controller) to its pattern; `offline` takes over where the model fails
     or none is configured. `critic` checks answers where settings.critique asks for it. `graph` is
     `build_graph(checkpointer)`, compiled once; `unkept` the same without a checkpointer, for runs without a name.
+    `allowed_addresses` may stand in an answer beside its sources'.
     """
 
     library: Library
@@ -61,6 +63,7 @@ class AgenticParts:
     compress: Compress | None = None
     critic: Critic | None = None
     checkpointer: BaseCheckpointSaver[str] | None = None
+    allowed_addresses: tuple[str, ...] = ()
 
     def pattern(self, controller: str | None) -> Pattern:
         """The pattern of that name, or of the settings; the offline one where it is not at hand."""
@@ -83,6 +86,7 @@ def make_parts(
     compress: Compress | None = None,
     critic: Critic | None = None,
     checkpointer: BaseCheckpointSaver[str] | None = None,
+    allowed_addresses: tuple[str, ...] = (),
 ) -> AgenticParts:
     """Put the route's parts together and compile its graph."""
     return AgenticParts(
@@ -97,6 +101,7 @@ def make_parts(
         compress=compress,
         critic=critic,
         checkpointer=checkpointer,
+        allowed_addresses=allowed_addresses,
     )
 
 
@@ -213,17 +218,24 @@ async def _run(
     keep = parts.checkpointer is not None and bool(thread)
     asked: list[ClarificationAsked] = []
 
+    outlet = Outlet(emit, parts.writer.secret, parts.allowed_addresses)
+
     async def emit_and_note(body: EventBody) -> None:
         if isinstance(body, ClarificationAsked):
             asked.append(body)
-        await emit(body)
+        await outlet(body)
 
     critic = parts.critic if parts.settings.critique else None
 
     async def write(state: RunState) -> RouteResult | MoreNeeded:
         if watch is not None:
             watch(state)
-        return await write_answer(state, parts.writer, emit, llm_configured=parts.has_llm, critic=critic)
+        outlet.allow(held.passage.uri for held in state.evidence.held)
+        try:
+            written = await write_answer(state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic)
+        except Blocked:
+            return await outlet.close_blocked(AnswerSource.GENERATED, steps=state.steps, usage=state.usage)
+        return await outlet.close(written) if isinstance(written, RouteResult) else written
 
     context = RunContext(
         pattern=parts.pattern(controller),
@@ -244,14 +256,19 @@ async def _run(
     config = _config(thread if keep else "")
     # The environment may switch LangSmith's tracing on; questions and passages do not leave through that door.
     with tracing_context(enabled=False):
-        values: dict[str, Any] = await graph.ainvoke(step, config, context=context, durability="sync" if keep else None)
-        result = values.get("result")
+        try:
+            values: dict[str, Any] = await graph.ainvoke(
+                step, config, context=context, durability="sync" if keep else None
+            )
+            result = values.get("result")
+        except Blocked:
+            result = await outlet.close_blocked(AnswerSource.GENERATED)
         if isinstance(result, RouteResult):
             if keep and parts.checkpointer is not None:
                 await parts.checkpointer.adelete_thread(thread)
             return result
     state: RunState = values["run"]
-    return await clarification_result(state, asked[-1].question if asked else "", emit)
+    return await outlet.close(await clarification_result(state, asked[-1].question if asked else "", outlet))
 
 
 def _config(thread: str) -> Any:  # noqa: ANN401 - a RunnableConfig

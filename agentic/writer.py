@@ -20,8 +20,9 @@ from standard.extractive.extract import draft, finish, shipped_model
 from standard.generation import generate
 from standard.llm.protocol import LlmRequest, Message, Purpose
 from standard.pipeline import FILTERED, IN_PART, LLM_BROKE_OFF, OUT_OF_TOKENS, UNCITED, WEAK_EVIDENCE
-from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages
+from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages, answer_task
 from standard.retrieval.order import best_at_edges
+from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import join
 from standard.sandbox.render import TaggedPassage, visible_text, with_marker
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from standard.domain.passage import RetrievedPassage
     from standard.generation import Generated
     from standard.llm.protocol import Llm
+    from standard.sandbox.canary import Secret
     from standard.sandbox.render import Marker
 
 MAX_PASSAGES = 12
@@ -46,8 +48,13 @@ class StandardWriter:
     """An AnswerWriter. Without an `llm` only `extract` may be called. `answer_tokens` caps the length of an answer."""
 
     def __init__(self, llm: Llm | None, *, answer_tokens: int = 1024) -> None:
-        self._llm = llm
+        self._llm = None if llm is None else guarded(llm)
         self._answer_tokens = answer_tokens
+
+    @property
+    def secret(self) -> Secret | None:
+        """What of the answering prompt must not get out."""
+        return None if self._llm is None else self._llm.secret(answer_task())
 
     async def generate(self, request: AnswerRequest, emit: Emit) -> RouteResult:
         """Stream an answer of the model. Raises LlmUnavailable only before anything was emitted."""
@@ -120,6 +127,10 @@ async def _generated_result(generated: Generated, emit: Emit) -> RouteResult:
             outcome=Outcome.UNANSWERABLE,
             stop_reason=StopReason.NO_EVIDENCE,
             usage=generated.usage,
+        )
+    if generated.finish_reason == "blocked":
+        return RouteResult(
+            "", AnswerSource.GENERATED, Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED, usage=generated.usage
         )
     notices = []
     if generated.finish_reason in _UNFINISHED:

@@ -14,6 +14,7 @@ from standard.domain.errors import LlmUnavailable
 from standard.domain.event import CitationMade, TokenEmitted
 from standard.llm.protocol import Completion
 from standard.llm.tokens import estimate_tokens
+from standard.outlet import Blocked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -31,8 +32,9 @@ _PATIENCE = 48  # deltas that a model which declined may still send before its s
 class Generated:
     """What a model wrote. `text` is what was emitted, citations point into it.
 
-    `finish_reason` as in Completion. `declined`: it said that the passages do not hold the answer, and nothing was
-    emitted; `partial`: it said so of a part. `dropped` counts citations of sources that do not exist.
+    `finish_reason` as in Completion, or `blocked`: the output guard behind `emit` ended the answer. `declined`: it said
+    that the passages do not hold the answer, and nothing was emitted; `partial`: it said so of a part. `dropped` counts
+    citations of sources that do not exist.
     """
 
     text: str
@@ -51,24 +53,17 @@ async def generate(
 
     `sources` are the passages in the prompt; citations count from `first_index`. Raises LlmUnavailable only before
     anything was emitted, also for an answer without any text; a stream that breaks off later ends with finish_reason
-    `cut`.
+    `cut`. Where `emit` is blocked (see standard.outlet) the stream is closed at once.
     """
     writing = _Writing(CitationStream(sources), NoAnswerFilter(), emit, first_index)
-    completion: Completion | None = None
-    after_decline = 0
-    async with closing(llm.stream(request)) as stream:
-        async for item in stream:
-            if isinstance(item, Completion):
-                completion = item
-                break
-            await writing.take(item)
-            if writing.declined:
-                after_decline += 1
-                if after_decline > _PATIENCE:
-                    break
-    await writing.finish()
-    if not writing.declined and writing.text and not writing.citations.citations:
-        await writing.attribute(sources)
+    try:
+        completion = await _written(llm, request, writing)
+        await writing.finish()
+        if not writing.declined and writing.text and not writing.citations.citations:
+            await writing.attribute(sources)
+    except Blocked:
+        spent = _estimate(request, output_tokens=estimate_tokens(writing.text))
+        return Generated(writing.text, tuple(writing.citations.citations), "blocked", spent)
     if not writing.declined and not writing.text:
         reason = "nothing" if completion is None or completion.finish_reason != "content_filter" else "filtered"
         raise LlmUnavailable(f"The model answered without a word of text ({reason}).", kind="malformed")
@@ -81,6 +76,21 @@ async def generate(
         partial=writing.filter.partial,
         dropped=writing.citations.dropped,
     )
+
+
+async def _written(llm: Llm, request: LlmRequest, writing: _Writing) -> Completion | None:
+    """Pass the stream on; its Completion, None where it was left before its end."""
+    after_decline = 0
+    async with closing(llm.stream(request)) as stream:
+        async for item in stream:
+            if isinstance(item, Completion):
+                return item
+            await writing.take(item)
+            if writing.declined:
+                after_decline += 1
+                if after_decline > _PATIENCE:
+                    break
+    return None
 
 
 @dataclass(slots=True)
@@ -135,6 +145,7 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
             await close()
 
 
-def _estimate(request: LlmRequest) -> Usage:
-    """Usage of a stream that was closed before its end; its output is the word for no answer and some more."""
-    return Usage(sum(estimate_tokens(message.content.value) + 4 for message in request.messages), 64, llm_calls=1)
+def _estimate(request: LlmRequest, output_tokens: int = 64) -> Usage:
+    """Usage of a stream that was closed before its end; by default its output is the word for no answer and more."""
+    prompt = sum(estimate_tokens(message.content.value) + 4 for message in request.messages)
+    return Usage(prompt, output_tokens, llm_calls=1)

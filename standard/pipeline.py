@@ -21,7 +21,9 @@ from standard.extractive.extract import draft, finish, shipped_model
 from standard.generation import Generated, generate
 from standard.llm.protocol import LlmRequest, Purpose
 from standard.llm.tokens import estimate_tokens
-from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages
+from standard.outlet import Blocked, Outlet
+from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages, answer_task
+from standard.sandbox.guarded_llm import GuardedLlm, guarded
 from standard.sandbox.render import with_marker
 
 if TYPE_CHECKING:
@@ -72,7 +74,8 @@ class StandardConfig:
 
     `timeout_seconds` bounds the model's call where the question brings no smaller limit; with less than
     `min_llm_seconds` left it is not called. `context` bounds the prompt. `price` is that of the answering model, for
-    cost caps. `extractive` replaces the shipped model of extracted answers.
+    cost caps. `extractive` replaces the shipped model of extracted answers. `allowed_addresses` are those that may
+    stand in an answer beside its sources'.
     """
 
     context: ContextConfig
@@ -80,6 +83,7 @@ class StandardConfig:
     min_llm_seconds: float = 0.4
     price: Price | None = None
     extractive: ExtractiveModel | None = None
+    allowed_addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +110,21 @@ async def answer_standard(
 
     With `may_escalate` the route hands over (RouteResult.escalate, nothing emitted) where the model says, or the
     evidence suggests, that the passages do not hold the answer. `compare` improves extracted answers. `on_dropped` is
-    told how many citations named no source. `clock` is the event loop's. Raises nothing but what `emit` raises, and
-    CancelledError.
+    told how many citations named no source. `clock` is the event loop's. What is emitted went through an Outlet; the
+    model is asked with a canary (`guarded`). Raises nothing but what `emit` raises, and CancelledError.
     """
     clock = clock or asyncio.get_running_loop().time
+    model = None if llm is None else guarded(llm)
+    secret = None if model is None else model.secret(answer_task(may_hand_over=may_escalate))
+    outlet = Outlet(emit, secret, config.allowed_addresses)
     route = _Route(
-        question, first, llm, emit, config, may_escalate, compare, on_dropped, clock, _limits(question, clock)
+        question, first, model, outlet, config, may_escalate, compare, on_dropped, clock, _limits(question, clock)
     )
-    return await route.answer()
+    try:
+        result = await route.answer()
+    except Blocked:
+        return await outlet.close_blocked(AnswerSource.EXTRACTIVE)
+    return await outlet.close(result)
 
 
 def _limits(question: Question, clock: Callable[[], float]) -> Limits:
@@ -129,8 +140,8 @@ def _limits(question: Question, clock: Callable[[], float]) -> Limits:
 class _Route:
     question: Question
     first: SearchResult
-    llm: Llm | None
-    emit: Emit
+    llm: GuardedLlm | None
+    emit: Outlet
     config: StandardConfig
     may_escalate: bool
     compare: CompareSentences | None
@@ -140,6 +151,7 @@ class _Route:
 
     async def answer(self) -> RouteResult:
         retrieved = usable(self.first.passages)
+        self.emit.allow(item.passage.uri for item in retrieved)
         used = Usage(retrieved_tokens=sum(estimate_tokens(item.passage.text.raw) for item in self.first.passages))
         if not retrieved:
             notices = (WITHHELD,) if self.first.passages else ()
@@ -193,6 +205,8 @@ class _Route:
             self.on_dropped(generated.dropped)
         if generated.declined:
             return await self._abstain(used, NO_ANSWER_FOUND, source=AnswerSource.GENERATED)
+        if generated.finish_reason == "blocked":
+            return RouteResult("", AnswerSource.GENERATED, Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED, usage=used)
         reason, notices = self._ending(generated, plan)
         return RouteResult(
             text=generated.text,

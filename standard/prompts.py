@@ -88,6 +88,11 @@ NOTHING_FOUND = "Nothing was found that bears on this question."
 """What is said where retrieval brought nothing that may be used."""
 
 
+def answer_task(*, may_hand_over: bool = False) -> PromptText:
+    """The system message of an answer. The canary is set around it where the model is called (GuardedLlm)."""
+    return ANSWER_OR_HAND_OVER if may_hand_over else ANSWER_FROM_PASSAGES
+
+
 def answer_messages(
     question: UntrustedText,
     history: Sequence[Turn],
@@ -102,9 +107,9 @@ def answer_messages(
     `notes` are sections with what a search noted, each under a line of ours. With `may_hand_over` the model is told to
     decline unless the passages answer all of the question.
     """
-    task, reminder = ANSWER_FROM_PASSAGES, _REMINDER
+    task, reminder = answer_task(may_hand_over=may_hand_over), _REMINDER
     if may_hand_over:
-        task, reminder = ANSWER_OR_HAND_OVER, _REMINDER_TO_HAND_OVER
+        reminder = _REMINDER_TO_HAND_OVER
     parts = [_KEY, PromptText(marker.key)]
     if history:
         parts += [_HISTORY, render_history(history, marker)]

@@ -8,7 +8,7 @@ transcript: a broken call leaves nothing behind, and compression shortens what t
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -31,6 +31,7 @@ from agentic.structured import describe_problems
 from standard.citations.quote import QuotedPassage
 from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
+from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import instruction, join
 from standard.sandbox.render import with_marker
 
@@ -174,7 +175,7 @@ class ToolsController:
     """Lets the model call one tool a turn."""
 
     def __init__(self, llm: Llm) -> None:
-        self._llm = llm
+        self._llm = guarded(llm)
 
     async def propose(self, state: RunState) -> Proposal:
         """The tool call of the next turn as an action. Raises LlmUnavailable."""
@@ -188,6 +189,9 @@ class ToolsController:
         )
         completion = await self._llm.complete(request)
         action = action_of(completion, state)
+        if self._llm.leak_of(_SYSTEM, asdict(action)):
+            self._llm.withheld(Purpose.CONTROL)
+            action = Malformed("the arguments repeated the instructions")
         return Proposal(action, extra_calls=max(0, len(completion.tool_calls) - 1), usage=completion.usage)
 
 

@@ -122,6 +122,12 @@ def leak_in(text: str, secret: Secret) -> str:
     return "system-prompt" if longest_overlap(letters, secret) is not None else ""
 
 
+def holds_canary(text: str, secret: Secret) -> bool:
+    """Whether the canary itself stands in a whole `text`, in any of its shapes."""
+    letters = squeeze(text)
+    return any(needle in letters for needle in secret.needles)
+
+
 def longest_overlap(letters: str, secret: Secret, start: int = 0) -> tuple[int, int] | None:
     """The first stretch of at least LEAK_LENGTH squeezed letters that also stands in the prompt, as a span.
 

@@ -30,6 +30,10 @@ class PlainWriter:
     usage: Usage = Usage(llm_calls=1, input_tokens=100, output_tokens=10)
     requests: list[AnswerRequest] = field(default_factory=list)
 
+    @property
+    def secret(self) -> None:
+        return None
+
     async def generate(self, request: AnswerRequest, emit: Emit) -> RouteResult:
         if self.away:
             raise LlmUnavailable("the model is away", kind="connect")

@@ -1,0 +1,186 @@
+"""Prevents: an answer, or anything else a run tells, that leaves a route without having been looked at.
+
+Each route hands everything it emits to one `Outlet`: the text of the answer, generated, extracted or ours, with its
+citations; questions back to the user; what a loop tells of its plans and queries. Text goes through the output guard,
+so what a reader is shown and what the whole answer holds are the same characters, streamed or not. A block ends the
+answer: what was shown stays, `OutputBlocked` follows, and then nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason, Usage
+from standard.domain.event import (
+    CitationMade,
+    ClarificationAsked,
+    Degraded,
+    GuardTripped,
+    OutputBlocked,
+    PlanMade,
+    QueryIssued,
+    SufficiencyJudged,
+    TokenEmitted,
+)
+from standard.domain.outcome import RouteResult
+from standard.sandbox.canary import Secret, holds_canary
+from standard.sandbox.output import GuardedAnswer, OutputGuard
+from standard.sandbox.urls import UrlPolicy, url_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from standard.domain.event import Emit, EventBody
+
+_MAY_HOLD_ADDRESS = re.compile(r"[^\x20-\x7e\n]|[:/\\&]|www", re.IGNORECASE)
+LINKS_REMOVED = "Addresses that are not those of the sources were taken out of the answer."
+ANSWER_WITHHELD = "The answer was cut off: it was about to give away the instructions of the service."
+
+
+class Blocked(Exception):
+    """The output guard ended the answer. Raised by an Outlet out of `emit`; never leaves a route."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Outlet:
+    """An `Emit` with the output guard in it; one for each answer.
+
+    `secret` is what must not get out of the prompt that asks for the answer, None where no model is asked. Addresses
+    that may stand in the answer: those of the sources (`allow` before the first word) and those under `allowlist`.
+    """
+
+    def __init__(self, emit: Emit, secret: Secret | None, allowlist: Sequence[str] = ()) -> None:
+        self._emit = emit
+        self._secrets = () if secret is None else (secret,)
+        self._allowlist = allowlist
+        self._sources: dict[str, None] = {}
+        self._answer: GuardedAnswer | None = None
+        self._shown: list[str] = []
+        self._citations: list[Citation] = []
+        self._reason = ""
+
+    @property
+    def text(self) -> str:
+        """What was shown so far."""
+        return "".join(self._shown)
+
+    def allow(self, sources: Iterable[str]) -> None:
+        """Let the addresses of these sources stand in the answer. Counts until its first word."""
+        self._sources.update(dict.fromkeys(sources))
+
+    async def __call__(self, body: EventBody) -> None:
+        """Emit what may be emitted. Raises Blocked, also for whatever comes after a block."""
+        if self._reason:
+            raise Blocked(self._reason)
+        match body:
+            case TokenEmitted(text=text):
+                await self._say(text)
+            case CitationMade(citation=citation):
+                await self._say(citation)
+            case ClarificationAsked(question=question, options=options):
+                self._look_through((question, *options))
+                clean = ClarificationAsked(self.cleaned(question), tuple(map(self.cleaned, options)))
+                await self._emit(clean)
+            case _:
+                self._look_through(_said(body))
+                await self._emit(body)
+
+    async def _say(self, item: str | Citation) -> None:
+        answer = self._answer
+        if answer is None:
+            answer = self._answer = GuardedAnswer(OutputGuard(self._secrets, self._policy()))
+        await self._show(answer.feed((item,)))
+        if answer.verdict.blocked:
+            self._reason = answer.verdict.reason
+            raise Blocked(self._reason)
+
+    async def _show(self, items: Iterable[str | Citation]) -> None:
+        for item in items:
+            if isinstance(item, str):
+                self._shown.append(item)
+                await self._emit(TokenEmitted(item))
+            else:
+                self._citations.append(item)
+                await self._emit(CitationMade(len(self._citations) - 1, item))
+
+    def _look_through(self, texts: Iterable[str]) -> None:
+        """Replies were looked through before they were used; this is the net under that."""
+        if any(holds_canary(text, secret) for secret in self._secrets for text in texts):
+            self._reason = "canary"
+            raise Blocked(self._reason)
+
+    def _policy(self) -> UrlPolicy:
+        return url_policy(self._sources, self._allowlist)
+
+    def cleaned(self, text: str) -> str:
+        """A whole text that stands beside the answer (a notice, an option), as it may be shown."""
+        if not self._secrets and not _MAY_HOLD_ADDRESS.search(text):
+            return text
+        guard = OutputGuard(self._secrets, self._policy())
+        return guard.feed(text) + guard.finish()
+
+    async def close(self, result: RouteResult) -> RouteResult:
+        """End the answer: show what was held back and return the result with what really was shown.
+
+        A result that hands over to another route passes as it is: nothing was shown. A blocked one ends here.
+        """
+        if result.escalate:
+            return result
+        verdict = None
+        if self._answer is not None:
+            await self._show(self._answer.finish())
+            verdict = self._answer.verdict
+        if self._reason or result.outcome is Outcome.BLOCKED:
+            return await self._blocked(result)
+        outcome, notices = result.outcome, tuple(map(self.cleaned, result.notices))
+        if verdict is not None and verdict.removed_links:
+            notices = (*notices, LINKS_REMOVED)
+            outcome = Outcome.ANSWERED_WITH_CAVEAT if outcome is Outcome.ANSWERED else outcome
+        return replace(
+            result,
+            text=self.text,
+            citations=tuple(self._citations),
+            clarification=self.cleaned(result.clarification) if result.clarification else "",
+            notices=notices,
+            outcome=outcome,
+        )
+
+    async def close_blocked(self, source: AnswerSource, *, steps: int = 1, usage: Usage | None = None) -> RouteResult:
+        """End an answer whose route was left by Blocked."""
+        return await self._blocked(
+            RouteResult("", source, Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED, steps=steps, usage=usage or Usage())
+        )
+
+    async def _blocked(self, result: RouteResult) -> RouteResult:
+        await self._emit(OutputBlocked(self._reason or "canary"))
+        return replace(
+            result,
+            text=self.text,
+            citations=tuple(self._citations),
+            outcome=Outcome.BLOCKED,
+            stop_reason=StopReason.OUTPUT_BLOCKED,
+            clarification="",
+            notices=(ANSWER_WITHHELD,),
+        )
+
+
+def _said(body: EventBody) -> Iterable[str]:
+    """Texts of an event that a model may have written."""
+    match body:
+        case QueryIssued():
+            return (body.query, body.reason)
+        case PlanMade():
+            return [part.question for part in body.sub_questions]
+        case SufficiencyJudged():
+            return (*body.known, *body.missing, *body.contradictions)
+        case GuardTripped():
+            return (body.reason,)
+        case Degraded():
+            return (body.notice,)
+        case _:
+            return ()
