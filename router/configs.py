@@ -42,6 +42,8 @@ def embedding_config(settings: Settings) -> EmbeddingConfig:
         model=embedding.model,
         base_url=embedding.base_url,
         api_key=embedding.api_key.get_secret_value() if embedding.api_key else "",
+        dimensions=embedding.dimensions,
+        max_tokens=embedding.max_tokens,
         timeout_seconds=embedding.timeout_seconds,
         threads=embedding.threads,
         ingest_threads=embedding.ingest_threads,

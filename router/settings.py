@@ -55,6 +55,23 @@ class ServerSettings(Section):
     reflection: bool = Field(True, description="Serve gRPC reflection.")
 
 
+class HttpSettings(Section):
+    """[http] the façades over HTTP: the OpenAI API, /query, and contracts of your own."""
+
+    enabled: bool = Field(True, description="Serve HTTP beside gRPC.")
+    host: str = Field("127.0.0.1", description="Address to listen on. Without authentication only loopback is allowed.")
+    port: Port = Field(8080, description="HTTP port; 0 takes a free one.")
+    max_body_bytes: int = Field(4_194_304, ge=1024, le=67_108_864, description="Largest request body.")
+    max_connections: int = Field(4096, ge=1, le=100_000, description="Connections at once; more are answered 503.")
+    client_timeout_seconds: Seconds = Field(
+        30.0, description="Longest time a client may take to send its request, or to take a piece of the answer."
+    )
+    heartbeat_seconds: Seconds = Field(15.0, description="Longest silence of an event stream before a heartbeat.")
+    contracts: tuple[str, ...] = Field(
+        (), description="Contract files, folders of them, or names of shipped ones (langserve, dify, r2r, plain)."
+    )
+
+
 class DatabaseSettings(Section):
     """[database] PostgreSQL with pgvector."""
 
@@ -83,6 +100,15 @@ class EmbeddingSettings(Section):
     )
     base_url: str = Field("", description="Endpoint of openai:NAME.")
     api_key: SecretStr | None = Field(None, description="Its key.")
+    dimensions: int | None = Field(
+        None, ge=1, le=16_000, description="Length to ask an endpoint's vectors in; empty = the model's own."
+    )
+    max_tokens: int | None = Field(
+        None,
+        ge=32,
+        le=1_000_000,
+        description="Window of an endpoint's model in tokens; empty = 8191 for text-embedding models, 512 for others.",
+    )
     timeout_seconds: Seconds = Field(10.0, description="Longest time of one call to an endpoint.")
     threads: int = Field(1, ge=1, le=256, description="Threads of one question's encoding.")
     ingest_threads: int = Field(2, ge=1, le=256, description="Threads while ingesting.")
@@ -207,6 +233,7 @@ class Settings(BaseSettings):
     )
     config: Path | None = Field(None, description="The settings file in use: POINTSMAN_CONFIG.")
     server: ServerSettings = ServerSettings.model_construct()
+    http: HttpSettings = HttpSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()
     embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
     llm: LlmSettings = LlmSettings.model_construct()
@@ -310,5 +337,7 @@ def _toml(value: object) -> str:
         return repr(value)
     if isinstance(value, dict):
         return "{}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

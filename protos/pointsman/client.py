@@ -7,9 +7,9 @@
         async for event in pointsman.stream("Compare the two winter timetables."):
             print(event.sequence, event.text)
 
-Every call has a deadline. UNAVAILABLE is retried by the published policy (`RETRY_POLICY`); calls that carry a
-request_id (this client always sends one) are safe to repeat, since the gateway attaches a repeated id to the run that
-it began.
+Every call has a deadline. Questions and reads that meet UNAVAILABLE are retried by the published policy
+(`RETRY_POLICY`); a call with a request_id (this client always sends one) is safe to repeat, since the gateway attaches
+a repeated id to the run that it began. Writes to corpus and policy are not repeated by themselves.
 Errors are `grpc.aio.AioRpcError`, with google.rpc details in the trailing metadata.
 """
 
@@ -41,16 +41,27 @@ RETRY_POLICY: Final[Mapping[str, object]] = {
 }
 """What a client may repeat, and how patiently; other languages can put it in their service config as it is."""
 
+_REPEATABLE: Final = (
+    ("GatewayService", "Answer"),
+    ("GatewayService", "StreamAnswer"),
+    ("GatewayService", "ResumeAnswer"),
+    ("GatewayService", "Classify"),
+    ("CorpusService", "ListCollections"),
+    ("CorpusService", "GetCollection"),
+    ("CorpusService", "ListDocuments"),
+    ("CorpusService", "GetDocument"),
+    ("CorpusService", "SearchPassages"),
+    ("AdminService", "GetRoutingPolicy"),
+    ("AdminService", "GetTrace"),
+)
+"""Reads, and calls that a request_id makes safe; a write that may have happened is the caller's to repeat."""
+
 SERVICE_CONFIG: Final[str] = json.dumps(
     {
         "loadBalancingConfig": [{"round_robin": {}}],
         "methodConfig": [
             {
-                "name": [
-                    {"service": "pointsman.v1.GatewayService"},
-                    {"service": "pointsman.v1.CorpusService"},
-                    {"service": "pointsman.v1.AdminService"},
-                ],
+                "name": [{"service": f"pointsman.v1.{service}", "method": method} for service, method in _REPEATABLE],
                 "retryPolicy": RETRY_POLICY,
             }
         ],

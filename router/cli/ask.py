@@ -12,7 +12,7 @@ from pointsman.v1 import gateway_pb2
 from rich.markup import escape
 
 from router.cli.connect import connected, remote_errors
-from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
+from router.cli.inputs import BadLine, is_file, json_lines, opened, sendable_text_of, stdin_holds_objects
 from router.cli.options import Collection, Json, Server
 from router.cli.output import diagnostics, print_json, refuse, results
 from router.grpc.jsonform import to_json
@@ -47,7 +47,13 @@ def register(app: typer.Typer) -> None:
 
 
 def ask(
-    question: Annotated[str, typer.Argument(help="The question; - reads it from standard input.")] = "",
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION|FILE",
+            help="The question, or a JSONL file of them; - reads either from standard input.",
+        ),
+    ] = "",
     file: Annotated[str, typer.Option("--file", help='Ask every line of a JSONL file: {"id", "question"}.')] = "",
     route: Annotated[RouteChoice, typer.Option(help="Force a route.")] = RouteChoice.AUTO,
     threshold: Annotated[float | None, typer.Option(help="Override the routing threshold, 0 to 1.")] = None,
@@ -62,9 +68,11 @@ def ask(
     server: Server = None,
     json_output: Json = False,
 ) -> int:
-    """Ask the gateway a question."""
+    """Ask the gateway a question, or every question of a file: {"id", "question"} a line."""
     if bool(question) == bool(file):
-        raise typer.BadParameter("give a QUESTION, or --file FILE")
+        raise typer.BadParameter("give a QUESTION or a FILE")
+    if not file and (stdin_holds_objects() if question == "-" else is_file(question)):
+        file, question = question, ""
 
     def build(text: str, name: str = "") -> gateway_pb2.AnswerRequest:
         return build_question(

@@ -7,6 +7,7 @@ import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from router.unicode import encodable
@@ -37,6 +38,20 @@ def opened(path: str) -> Iterator[IO[bytes]]:
             yield handle
     except OSError as error:
         raise InvalidInput("FILE", f"{path}: {error.strerror or error}") from None
+
+
+def is_file(name: str) -> bool:
+    """Say whether an argument that may be a text or a FILE names a file that is there."""
+    try:
+        return len(name) < 4096 and Path(name).is_file()
+    except (OSError, ValueError):  # too long, or a NUL: no name of a file
+        return False
+
+
+def stdin_holds_objects() -> bool:
+    """Say whether standard input begins with a JSON object, leaving it unread."""
+    stdin = sys.stdin.buffer
+    return isinstance(stdin, io.BufferedReader) and stdin.peek(1).lstrip()[:1] == b"{"
 
 
 def json_lines(handle: IO[bytes]) -> Iterator[dict[str, Any] | BadLine]:

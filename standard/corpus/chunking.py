@@ -124,11 +124,19 @@ def chunk_document(
     counted = _split_long(text, units, counter, budget, sizes.maximum_characters)
     runs = [piece for run in _runs(counted, sizes.minimum_tokens) for piece in _pack(run, budget, sizes)]
     pieces = _fit(text, runs, contexts, counter, max_tokens)
+    # A rule or a row of dots would take a passage's place in every answer; a text of nothing else is kept.
+    pieces = [piece for piece in pieces if _says_something(text, piece)] or pieces
     sections = _sections(pieces, sizes.section_tokens)
     return [
         _chunk(text, position, piece, section)
         for position, (piece, section) in enumerate(zip(pieces, sections, strict=True))
     ]
+
+
+def _says_something(text: str, piece: _Piece) -> bool:
+    if any(part.words for part in piece.run):
+        return True
+    return any(map(str.isalnum, text[piece.run[0].unit.start : piece.run[-1].unit.end]))
 
 
 def _chunk(text: str, position: int, piece: _Piece, section: tuple[int, int]) -> Chunk:

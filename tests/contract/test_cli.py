@@ -37,6 +37,7 @@ class CommandLine:
             "POINTSMAN_DATABASE__URL": database_url,
             "POINTSMAN_SERVER__PORT": "0",
             "POINTSMAN_SERVER__METRICS_PORT": "0",
+            "POINTSMAN_HTTP__PORT": "0",
         }
 
     def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
@@ -100,6 +101,11 @@ def test_ingest_ask_classify_and_trace_speak_json(pointsman: CommandLine) -> Non
     }  # fmt: skip
     assert answer["decision"]["reason"] == "forced"
 
+    piped = pointsman.one(
+        "ask", "-", "--route", "standard", "--json", "-q", stdin="Where is the spare bilge pump kept?\n"
+    )
+    assert piped["answer"] == answer["answer"]
+
     trace = pointsman.one("trace", answer["request_id"], "--json")
     assert trace["state"] == "done"
     assert trace["entries"][-1]["kind"] == "completed"
@@ -118,8 +124,9 @@ def test_a_bad_question_in_a_file_gets_an_error_in_its_place_and_the_rest_are_an
     pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
     rows = '{"id": "a", "question": ""}\n{"id": "\\ud800", "question": "\\ud800"}\n[]\n'
     rows += '{"id": "d", "question": "Where is the spare bilge pump kept?"}\n'
-    for command in (("ask", "--file"), ("classify",)):
-        lines = pointsman.lines(*command, "-", "--json", stdin=rows, code=1)
+    (pointsman.folder / "questions.jsonl").write_text(rows)
+    for command in (("ask", "--file", "-"), ("ask", "-"), ("ask", "questions.jsonl"), ("classify", "-")):
+        lines = pointsman.lines(*command, "--json", stdin=rows, code=1)
         assert [line["id"] for line in lines] == ["a", "?", "3", "d"]
         assert [set(line) == {"id", "error"} for line in lines] == [True, True, True, False]
         assert "surrogate" in lines[1]["error"]

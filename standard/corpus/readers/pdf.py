@@ -25,6 +25,7 @@ MAX_PAGES = 10_000
 MAX_SECONDS = 300.0
 _BROKEN = re.compile(r"(\w+)[-\u2010]\n(\w+)")
 _WORD = re.compile(r"\w+(?:-\w+)*")
+_PAGE_OF_PAGES = re.compile(r"[-–—\s]*page\s*\d{1,5}\s*(?:of|/)\s*\d{1,5}[-–—\s]*", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(r"(?:page\s*)?[-–—\s]*\d{1,5}(?:\s*(?:of|/)\s*\d{1,5})?[-–—\s]*", re.IGNORECASE)
 
 
@@ -66,14 +67,15 @@ def _headings(reader: pypdf.PdfReader) -> Iterator[tuple[str, int]]:
 
 
 def _without_furniture(pages: list[str]) -> list[str]:
-    """Drop first and last lines that most pages repeat but for their digits, and running page numbers."""
+    """Drop first and last lines that most pages repeat but for their digits, running page numbers, `Page 1 of 1`."""
     lines = [page.split("\n") for page in pages]
     for place in (0, -1):
         repeated = Counter(re.sub(r"\d+", "0", page[place].strip()) for page in lines if page[place].strip())
         numbered = _are_page_numbers([page[place] for page in lines])
         for page in lines:
             shape = re.sub(r"\d+", "0", page[place].strip())
-            if len(page) > 1 and (numbered or (len(pages) >= 3 and repeated[shape] > 0.6 * len(pages))):
+            furniture = numbered or _PAGE_OF_PAGES.fullmatch(page[place])
+            if len(page) > 1 and (furniture or (len(pages) >= 3 and repeated[shape] > 0.6 * len(pages))):
                 del page[place]
     return ["\n".join(page) for page in lines]
 

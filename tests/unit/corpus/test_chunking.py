@@ -71,7 +71,7 @@ def checked(title: str, text: str, count: TokenCounter, window: int, sizes: Chun
         assert chunk.position == position
         assert chunk.text == text[chunk.start : chunk.end]
         assert chunk.start < chunk.end
-        assert not text[end : chunk.start].strip(), "what lies between two chunks is blank"
+        assert not any(map(str.isalnum, text[end : chunk.start])), "what lies between two chunks says nothing"
         assert chunk.start >= end, "chunks do not overlap"
         assert chunk.section_start <= chunk.start < chunk.end <= chunk.section_end
         assert chunk.token_count == count([chunk.embedded])[0] <= window
@@ -83,7 +83,7 @@ def checked(title: str, text: str, count: TokenCounter, window: int, sizes: Chun
         for start, stop in chunk.embedded_sentences:
             assert len(chunk.context) <= start < stop <= len(chunk.embedded)
         end = chunk.end
-    assert not text[end:].strip(), "what follows the last chunk is blank"
+    assert not any(map(str.isalnum, text[end:])), "what follows the last chunk says nothing"
     return chunks
 
 
@@ -105,6 +105,13 @@ def test_sentences_hold_every_word_of_a_chunk(text: str) -> None:
         # addresses of links and bare marks are said by no sentence; nothing else is left out
         if "](" not in chunk.text:
             assert [character for character in covered if character.isalnum()] == spoken
+
+
+def test_rules_and_dots_take_no_chunk_unless_there_is_nothing_else() -> None:
+    cells = "word " * 300
+    chunks = chunk_document("", f"{cells}\n\n---\n\n{cells}", count_tokens=words, max_tokens=64)
+    assert all(any(map(str.isalnum, chunk.text)) for chunk in chunks)
+    assert [chunk.text for chunk in chunk_document("", "---", count_tokens=words, max_tokens=64)] == ["---"]
 
 
 def test_a_blank_text_has_no_chunks() -> None:
