@@ -11,12 +11,13 @@ from agentic.critique import Critic
 from agentic.patterns import llm_patterns
 from agentic.run import answer_agentic, make_parts, resume_agentic
 from agentic.writer import StandardWriter
-from router.configs import llm_config
+from router.configs import allowed_addresses, llm_config
 from router.journal.store import thread_of
 from standard.context import ContextConfig
 from standard.database.pool import translated_errors
 from standard.llm.protocol import Purpose
 from standard.pipeline import StandardConfig, answer_standard
+from standard.sandbox.guarded_llm import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +46,10 @@ def make_agentic(
     settings: AgenticSettings,
     answer_tokens: int,
     pool: Pool | None = None,
+    allowed_addresses: tuple[str, ...] = (),
 ) -> AgenticParts:
     """The loop's parts. With a pool, runs keep checkpoints in the database and can go on elsewhere."""
+    llm = None if llm is None else guarded(llm)
     return make_parts(
         library,
         embed,
@@ -57,6 +60,7 @@ def make_agentic(
         compress=None if llm is None else LlmCompressor(llm),
         critic=None if llm is None else Critic(llm),
         checkpointer=None if pool is None else RunSaver(pool),
+        allowed_addresses=allowed_addresses,
     )
 
 
@@ -101,7 +105,9 @@ def standard_handler(llm: Llm | None, embed: Embed, settings: Settings, metrics:
         ),
         timeout_seconds=settings.llm.timeout_seconds,
         price=price,
+        allowed_addresses=allowed_addresses(settings),
     )
+    llm = None if llm is None else guarded(llm)
     dropped = metrics.citations.labels("dropped")
 
     async def handle(

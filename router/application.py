@@ -25,6 +25,7 @@ from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
 from router.configs import (
     agentic_settings,
+    allowed_addresses,
     database_config,
     embedding_config,
     llm_config,
@@ -56,6 +57,8 @@ from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
+from standard.sandbox.canary import draw_canary
+from standard.sandbox.guarded_llm import GuardedLlm
 from standard.sandbox.scan import scan_chunk
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from standard.corpus.ingest import IngestProgress, Source
     from standard.database.pool import Pool
     from standard.embedding.protocol import Embedder
+    from standard.llm.protocol import Purpose
 
 _log = structlog.get_logger("pointsman.application")
 _MIGRATE_SECONDS = 300.0
@@ -133,6 +137,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         )
         config = llm_config(settings)
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
+        asked = None if llm is None else GuardedLlm(llm, draw_canary(), lambda purpose: _leaked(metrics, purpose))
         models = ModelLoader(settings.routing.model, embedder, embedder.embed_queries)
         models.load()
         journal = Journal(
@@ -146,17 +151,18 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         agentic = make_agentic(
             CorpusReader(pool, retriever),
             embedder.embed_queries,
-            llm,
+            asked,
             agentic_settings(settings),
             settings.llm.max_output_tokens,
             # Checkpoints hold texts, so consent to keep them is consent to both; without a model none are worth it.
             pool if llm is not None and journal.consent == "text" else None,
+            allowed_addresses(settings),
         )
         parts = GatewayParts(
             embed=embed,
             retriever=retriever,
             models=models.current,
-            standard=standard_handler(llm, embedder.embed_queries, settings, metrics),
+            standard=standard_handler(asked, embedder.embed_queries, settings, metrics),
             agentic=agentic_handler(agentic),
             has_llm=llm is not None,
             journal=journal,
@@ -169,6 +175,12 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         yield Application(
             settings, pool, embedder, embed, retriever, gateway, policies, journal, models, llm, agentic, metrics
         )
+
+
+def _leaked(metrics: Metrics, purpose: Purpose) -> None:
+    """A reply of control repeated its prompt and was not used: a document may have asked for it."""
+    metrics.guard_trips.labels("prompt_leak").inc()
+    _log.warning("a reply of the language model repeated its instructions and was not used", purpose=purpose.value)
 
 
 async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> tuple[Embedder, Pool]:

@@ -14,6 +14,7 @@ from standard.embedding.config import BUILTIN, EmbeddingConfig
 from standard.llm.config import LlmConfig, Price
 from standard.llm.protocol import Purpose
 from standard.retrieval.retriever import RetrievalSettings
+from standard.sandbox.urls import url_policy
 
 if TYPE_CHECKING:
     from router.settings import Settings
@@ -106,6 +107,15 @@ def agentic_settings(settings: Settings) -> AgenticSettings:
         call_seconds=max(base.call_seconds, settings.llm.timeout_seconds / 2),
         answer_seconds=settings.llm.timeout_seconds,
     )
+
+
+def allowed_addresses(settings: Settings) -> tuple[str, ...]:
+    """Addresses that an answer may name besides its sources'."""
+    try:
+        url_policy(allowlist=settings.sandbox.allowed_addresses)
+    except ValueError as error:
+        raise BadSettings([f"sandbox.allowed_addresses (POINTSMAN_SANDBOX__ALLOWED_ADDRESSES): {error}"]) from None
+    return settings.sandbox.allowed_addresses
 
 
 def routing_policy(settings: Settings, model_threshold: float) -> Policy:

@@ -191,6 +191,20 @@ class AgenticSettings(Section):
     critique: bool = Field(False, description="Check each sentence of an answer before it is shown; costs a call.")
 
 
+class SandboxSettings(Section):
+    """[sandbox] what becomes of passages that address the model, and which addresses an answer may name."""
+
+    policy: Literal["standard", "strict", "audit"] = Field(
+        "standard",
+        description="standard withholds on structural evidence; strict whatever is flagged; audit nothing that could "
+        "be read. A collection may have its own: pointsman scan --collection NAME --policy POLICY.",
+    )
+    allowed_addresses: tuple[str, ...] = Field(
+        (),
+        description="Addresses that answers may name besides their sources' own: scheme://host/path, and all below.",
+    )
+
+
 class JournalSettings(Section):
     """[journal] what is kept of runs."""
 
@@ -240,6 +254,7 @@ class Settings(BaseSettings):
     routing: RoutingSettings = RoutingSettings.model_construct()
     retrieval: RetrievalSettings = RetrievalSettings.model_construct()
     agentic: AgenticSettings = AgenticSettings.model_construct()
+    sandbox: SandboxSettings = SandboxSettings.model_construct()
     journal: JournalSettings = JournalSettings.model_construct()
     limits: LimitSettings = LimitSettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
