@@ -62,7 +62,7 @@ from standard.sandbox.guarded_llm import GuardedLlm
 from standard.sandbox.scan import scan_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -95,6 +95,7 @@ class Application:
     llm: OpenAiLlm | None
     agentic: AgenticParts
     metrics: Metrics
+    health: Health
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -172,8 +173,21 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             resume=resume_handler(agentic),
         )
         gateway = await stack.enter_async_context(Gateway(parts))
+        health = Health(_probes(pool, embed, models, llm), health_aio.HealthServicer(), metrics)
         yield Application(
-            settings, pool, embedder, embed, retriever, gateway, policies, journal, models, llm, agentic, metrics
+            settings,
+            pool,
+            embedder,
+            embed,
+            retriever,
+            gateway,
+            policies,
+            journal,
+            models,
+            llm,
+            agentic,
+            metrics,
+            health,
         )
 
 
@@ -216,8 +230,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
     """Yield the port on which the application is served; `port` overrides the settings'."""
     settings = application.settings
     server_settings = settings.server if port is None else settings.server.model_copy(update={"port": port})
-    health_servicer = health_aio.HealthServicer()
-    health = Health(_probes(application), health_servicer, application.metrics)
+    health = application.health
     await health.check()
 
     async def ingest_from_wire(tenant: str, collection: str, incoming: Any, *, prune: bool) -> IngestReport:  # noqa: ANN401
@@ -238,7 +251,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
     )
     async with (
         task_group() as group,
-        open_server(server_settings, application.metrics, services, health_servicer) as bound,
+        open_server(server_settings, application.metrics, services, health.servicer) as bound,
     ):
         followers = [
             group.create_task(health.follow()),
@@ -264,22 +277,53 @@ async def _purge_forever(application: Application) -> None:
         await asyncio.sleep(0.1 if deleted else _PURGE_SECONDS)
 
 
-def _probes(application: Application) -> dict[str, Probe]:
+def _probes(
+    pool: Pool,
+    embed: Callable[[str], Awaitable[NDArray[np.float32]]],
+    models: ModelLoader,
+    llm: OpenAiLlm | None,
+) -> dict[str, Probe]:
     async def embedder() -> None:
-        await application.embed("ready?")
+        await embed("ready?")
 
     async def classifier() -> None:
-        application.models.require()
+        models.require()
 
     probes = {
-        "database": Probe(lambda: probe(application.pool), essential=True),
+        "database": Probe(lambda: probe(pool), essential=True),
         "embedder": Probe(embedder, essential=True),
         "classifier": Probe(classifier),
     }
-    llm = application.llm
     if llm is not None:
         probes["llm"] = Probe(lambda: llm.list_models(2.0))
     return probes
+
+
+@asynccontextmanager
+async def open_http_beside(application: Application, *, port: int | None = None) -> AsyncIterator[int]:
+    """Yield the port on which the application is served over HTTP; `port` overrides the settings'."""
+    from router.http.app import HttpApp, own_paths
+    from router.http.asking import HttpParts
+    from router.http.server import open_http
+
+    settings, health = application.settings, application.health
+
+    async def ready() -> tuple[bool, Mapping[str, bool]]:
+        if not health.state:
+            await health.check()
+        return health.serving, health.state
+
+    parts = HttpParts(
+        gateway=application.gateway,
+        retriever=application.retriever,
+        embed=application.embed,
+        settings=settings,
+        identify=lambda _request: Identity(),
+        ready=ready,
+    )
+    app = HttpApp(parts, own_paths())
+    async with open_http(settings.http, app, grace_seconds=settings.server.grace_seconds, port=port) as bound:
+        yield bound
 
 
 @asynccontextmanager
@@ -290,13 +334,41 @@ async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer
     with server_lock(settings.data_dir) as lock:
         async with (
             open_application(settings, metrics) as application,
-            open_grpc(application) as port,
+            _open_fronts(application) as (port, http_url),
             _open_metrics(settings, metrics) as metrics_port,
         ):
-            server = lock.announce(settings.server.host, port, metrics_port)
-            _log.info("serving", host=server.host, port=port, metrics_port=metrics_port)
+            server = lock.announce(settings.server.host, port, metrics_port, http_url)
+            _log.info("serving", host=server.host, port=port, metrics_port=metrics_port, http_url=http_url)
             yield server
             lock.withdraw()
+
+
+@asynccontextmanager
+async def _open_fronts(application: Application) -> AsyncIterator[tuple[int, str | None]]:
+    """Yield the gRPC port and the HTTP base URL (None: not served). Both finish their calls at the same time."""
+    http = application.settings.http
+    async with task_group() as group, open_grpc(application) as port:
+        if not http.enabled:
+            yield port, None
+            return
+        stop = asyncio.Event()
+        started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def serve() -> None:
+            async with open_http_beside(application) as bound:
+                started.set_result(bound)
+                await stop.wait()
+
+        serving = group.create_task(serve(), name="http")
+        waited: list[asyncio.Future[Any]] = [started, serving]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not started.done():
+            await serving  # raises why it did not start
+        try:
+            host = f"[{http.host}]" if ":" in http.host else http.host
+            yield port, f"http://{host}:{started.result()}"
+        finally:
+            stop.set()
 
 
 @asynccontextmanager

@@ -52,6 +52,16 @@ class Health:
         """The last known state of each dependency."""
         return dict(self._up)
 
+    @property
+    def servicer(self) -> health_aio.HealthServicer:
+        """What gRPC's health service is served by."""
+        return self._servicer
+
+    @property
+    def serving(self) -> bool:
+        """Whether every essential dependency was there when it was last asked."""
+        return all(self._up.get(name, False) for name, probe in self._probes.items() if probe.essential)
+
     async def follow(self) -> None:
         """Check every few seconds until cancelled."""
         while True:
@@ -70,9 +80,8 @@ class Health:
             self._up[name] = up
             self._metrics.dependency_up.labels(name).set(up)
             await self._servicer.set(name, _status(up=up))
-        serving = all(self._up[name] for name, probe in self._probes.items() if probe.essential)
         for name in ("", "pointsman.v1.GatewayService", "pointsman.v1.CorpusService"):
-            await self._servicer.set(name, _status(up=serving))
+            await self._servicer.set(name, _status(up=self.serving))
 
     async def _ask(self, name: str, probe: Probe) -> bool:
         try:

@@ -17,8 +17,8 @@ class Identity:
     groups: frozenset[str] = frozenset()
 
 
-def require_loopback(host: str) -> None:
-    """Raise BadSettings for an address that others can reach while no authentication is configured."""
+def require_loopback(host: str, key: str = "server.host (POINTSMAN_SERVER__HOST)") -> None:
+    """Raise BadSettings, naming the key, for an address that others can reach while nobody is authenticated."""
     if host == "localhost":
         return
     try:
@@ -29,7 +29,7 @@ def require_loopback(host: str) -> None:
         raise BadSettings(
             [
                 (
-                    f"server.host (POINTSMAN_SERVER__HOST): {host!r} can be reached from outside and no authentication"
+                    f"{key}: {host!r} can be reached from outside and no authentication"
                     " is configured; use 127.0.0.1, ::1 or localhost and put an authenticating proxy in front"
                 )
             ]

@@ -34,6 +34,8 @@ class RunningServer:
     port: int
     metrics_port: int
     started_at: float
+    http_url: str | None = None
+    """Base URL of the HTTP façades; None where HTTP is not served."""
 
     @property
     def target(self) -> str:
@@ -48,9 +50,9 @@ class ServerLock:
     def __init__(self, data_dir: Path) -> None:
         self._note = data_dir / _NOTE
 
-    def announce(self, host: str, port: int, metrics_port: int) -> RunningServer:
+    def announce(self, host: str, port: int, metrics_port: int, http_url: str | None = None) -> RunningServer:
         """Write where the server listens, atomically."""
-        server = RunningServer(os.getpid(), host, port, metrics_port, time.time())
+        server = RunningServer(os.getpid(), host, port, metrics_port, time.time(), http_url)
         part = self._note.with_suffix(".part")
         part.write_text(json.dumps(asdict(server)))
         part.replace(self._note)

@@ -133,7 +133,8 @@ async def _loads(target: str, seconds: float, report: Report) -> dict[str, Figur
 async def _start(report: Report) -> dict[str, Figure]:
     """Start a server process on this database and read its memory after some questions."""
     report("start of a server process")
-    environment = os.environ | {"POINTSMAN_SERVER__PORT": "0", "POINTSMAN_SERVER__METRICS_PORT": "0"}
+    free = ("SERVER__PORT", "SERVER__METRICS_PORT", "HTTP__PORT")
+    environment = os.environ | {f"POINTSMAN_{key}": "0" for key in free}
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "router.cli", "serve"),

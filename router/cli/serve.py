@@ -25,11 +25,14 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="gRPC port; 0 takes a free one.")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Prometheus port; 0 takes a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one.")] = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C, then finish calls in flight and stop."""
     given = {"host": host, "port": port, "metrics_port": metrics_port}
     server = {key: value for key, value in given.items() if value is not None}
-    settings = load_settings(**({"server": server} if server else {}))
+    http = {} if http_port is None else {"port": http_port}
+    given_sections = {"server": server, "http": http}
+    settings = load_settings(**{name: section for name, section in given_sections.items() if section})
     try:
         uvloop.run(serve_until_stopped(settings))
     except asyncio.CancelledError:
@@ -67,6 +70,10 @@ def _print_how_to_call(server: RunningServer) -> None:
         f" http://{server.host}:{server.metrics_port}/metrics"
     )
     console.print(f'  pointsman ask --server {server.target} "Who signs for the spare pump?"')
+    if server.http_url is not None:
+        console.print(
+            f"[bold]and HTTP on {server.http_url}[/bold]: OpenAI clients use {server.http_url}/v1 as base URL"
+        )
     body = '{"question": "..."}'
     console.print(f"  grpcurl -plaintext -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
     console.print(f'  Python: async with pointsman.client.Pointsman("{server.target}") as p: await p.answer("...")')

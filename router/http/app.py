@@ -1,0 +1,138 @@
+"""The ASGI application: which path is served by what, and the one place where errors become responses."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from starlette.requests import Request
+from starlette.routing import Match, Route
+
+from router.http import openai_catalogue, openai_chat, query
+from router.http.asking import Call
+from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
+from router.http.wire import JSON, ClientGone, Reply, read_json, request_id_of, to_json_bytes
+from standard.domain.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.types import Receive, Scope, Send
+
+    from router.http.asking import HttpParts
+    from router.http.errors import Problem
+
+    Handler = Callable[[HttpParts, Call], Awaitable[None]]
+    ErrorShape = Callable[[Problem], dict[str, Any]]
+
+_log = structlog.get_logger("pointsman.http")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A path and method, what handles it, and how it tells of errors. `reads` says whether it takes a JSON body."""
+
+    method: str
+    path: str
+    handle: Handler
+    fail: Callable[[Call, Problem], Awaitable[None]]
+    reads: bool = True
+
+
+async def fail_openai(call: Call, problem: Problem) -> None:
+    """An error in OpenAI's shape."""
+    await _fail(call, problem, openai_error(problem))
+
+
+async def fail_plain(call: Call, problem: Problem) -> None:
+    """An error in our own shape."""
+    await _fail(call, problem, plain_error(problem))
+
+
+async def _fail(call: Call, problem: Problem, body: dict[str, Any]) -> None:
+    headers = list(problem.headers)
+    if call.request_id:
+        headers.append(("x-request-id", call.request_id))
+    await call.reply.whole(problem.status, to_json_bytes(body), JSON, headers)
+
+
+async def _alive(_parts: HttpParts, call: Call) -> None:
+    await call.reply.whole(200, b'{"status":"ok"}', JSON)
+
+
+async def _ready(parts: HttpParts, call: Call) -> None:
+    serving, up = await parts.ready()
+    body = {"status": "ready" if serving else "not ready", "dependencies": dict(up)}
+    await call.reply.whole(200 if serving else 503, to_json_bytes(body), JSON)
+
+
+def own_paths() -> list[Served]:
+    """What is served whatever the settings say."""
+    return [
+        Served("POST", "/v1/chat/completions", openai_chat.chat_completions, fail_openai),
+        Served("GET", "/v1/models", openai_catalogue.list_models, fail_openai, reads=False),
+        Served("GET", "/v1/models/{model:path}", openai_catalogue.get_model, fail_openai, reads=False),
+        Served("POST", "/v1/vector_stores/{id}/search", openai_catalogue.search_vector_store, fail_openai),
+        Served("POST", "/query", query.query, fail_plain),
+        Served("GET", "/healthz", _alive, fail_plain, reads=False),
+        Served("GET", "/readyz", _ready, fail_plain, reads=False),
+    ]
+
+
+class HttpApp:
+    """Dispatches calls. Every one ends in a response, or in nothing where the client has gone."""
+
+    def __init__(self, parts: HttpParts, served: Sequence[Served]) -> None:
+        self._parts = parts
+        self._served = [(Route(each.path, _unused, methods=[each.method]), each) for each in served]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one call."""
+        if scope["type"] != "http":
+            return
+        reply = Reply(send, self._parts.settings.http)
+        request = Request(scope, receive)
+        call = Call(request, {}, reply, request_id_of(request))
+        served, error = self._find(scope)
+        unknown = fail_openai if scope["path"].startswith("/v1/") else fail_plain
+        fail = served.fail if served is not None else unknown
+        try:
+            if error is not None or served is None:
+                raise error or NoSuchPath(f"nothing is served at {scope['path'][:160]}")
+            if served.reads:
+                call = Call(request, await read_json(request, self._parts.settings.http), reply, call.request_id)
+            await served.handle(self._parts, call)
+        except ClientGone:
+            _log.debug("the client went away", path=served.path if served else "")
+        except asyncio.CancelledError:
+            # The server stops and has waited long enough; this task is cancelled by nobody else.
+            if not reply.started:
+                await fail(call, to_problem(Unavailable("the server stops; try again", retry_after_seconds=1.0)))
+        except Exception as caught:  # noqa: BLE001 - the edge: every error is mapped once
+            problem = to_problem(caught)
+            if reply.started:  # a stream breaks: uvicorn closes the connection when the response is not ended
+                _log.warning("a response broke off", path=served.path if served else "", reason=problem.reason)
+                return
+            await fail(call, problem)
+
+    def _find(self, scope: Scope) -> tuple[Served | None, MethodNotAllowed | None]:
+        """Find what serves a call and put its path's parameters into the scope."""
+        allowed: list[str] = []
+        closest: Served | None = None
+        for route, served in self._served:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(child)
+                return served, None
+            if match is Match.PARTIAL:
+                closest = served
+                allowed += [served.method]
+        if closest is None:
+            return None, None
+        return closest, MethodNotAllowed(scope["method"], scope["path"][:160], ", ".join(allowed))
+
+
+async def _unused(_request: Request) -> None:
+    """A Route wants an endpoint; here it only matches."""

@@ -1,0 +1,183 @@
+"""What every façade shares: who asks, which question that makes, and the way of an answer back to them."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from router.grpc.validate import answer_deadline, collection_name, question_text, to_filter, to_question, to_top_k
+from router.http.errors import to_problem
+from router.http.wire import ClientGone, while_present
+from standard.domain.errors import FailedPrecondition
+from standard.domain.event import Completed
+from standard.domain.passage import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+    from pointsman.v1 import gateway_pb2
+    from starlette.requests import Request
+
+    from router.gateway import Gateway
+    from router.http.errors import Problem
+    from router.http.wire import Reply
+    from router.identity import Identity
+    from router.settings import Settings
+    from standard.domain.answer import Answer
+    from standard.domain.event import Event
+    from standard.domain.passage import RetrievedPassage, Retriever
+    from standard.domain.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class HttpParts:
+    """What the façades work with. `ready` tells each dependency's state and whether the whole can serve."""
+
+    gateway: Gateway
+    retriever: Retriever
+    embed: Callable[[str], Awaitable[NDArray[np.float32]]]
+    settings: Settings
+    identify: Callable[[Request], Identity]
+    ready: Callable[[], Awaitable[tuple[bool, Mapping[str, bool]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP call: the request, its JSON, and the reply that is due."""
+
+    request: Request
+    body: dict[str, Any]
+    reply: Reply
+    request_id: str
+    """The caller's X-Request-Id, or empty."""
+
+    def headers(self, run_id: str) -> list[tuple[str, str]]:
+        """The headers that name this call: the caller's own id where it brought one, else the run's."""
+        return [("x-request-id", self.request_id or run_id), ("x-pointsman-run", run_id)]
+
+
+class Framing(Protocol):
+    """How a façade writes events of a run; each method's bytes leave at once, b"" is nothing."""
+
+    @property
+    def content_type(self) -> str:
+        """The stream's media type."""
+        ...
+
+    @property
+    def heartbeat(self) -> bytes:
+        """What a silent line carries."""
+        ...
+
+    def event(self, event: Event) -> bytes:
+        """An event's bytes."""
+        ...
+
+    def failure(self, problem: Problem) -> bytes:
+        """The end of a stream that broke."""
+        ...
+
+
+def to_checked(parts: HttpParts, call: Call, request: gateway_pb2.AnswerRequest) -> Question:
+    """The question of a request, checked exactly as over gRPC; the run is named by Idempotency-Key where one came."""
+    if not request.request_id:
+        request.request_id = call.request.headers.get("idempotency-key", "")
+    server = parts.settings.server
+    deadline = answer_deadline(None, server.default_timeout_seconds, server.deadline_reserve_seconds)
+    return to_question(request, parts.identify(call.request), parts.settings.limits, deadline)
+
+
+async def answered(parts: HttpParts, call: Call, question: Question) -> Answer:
+    """The whole answer; the work stops when the client goes away."""
+    async with while_present(call.request.receive, call.reply):
+        return await parts.gateway.answer(question)
+
+
+async def collected(parts: HttpParts, call: Call, question: Question) -> tuple[list[Event], Answer]:
+    """All events of a run and its answer."""
+    events: list[Event] = []
+    async with (
+        while_present(call.request.receive, call.reply),
+        aclosing(parts.gateway.stream(question)) as stream,
+    ):
+        events = [event async for event in stream]
+    if events and isinstance(completed := events[-1].body, Completed):
+        return events, completed.answer
+    raise FailedPrecondition("the run ended without an answer")
+
+
+async def streamed(
+    parts: HttpParts,
+    call: Call,
+    question: Question,
+    framing: Framing,
+    *,
+    status: int = 200,
+    headers: Iterable[tuple[str, str]] = (),
+    before: Callable[[], Awaitable[bytes]] | None = None,
+) -> None:
+    """Stream a run; `question` has its id.
+
+    The head leaves with the first event, so that what fails before it is an error with a status; `before` is awaited
+    then, and its bytes come first.
+    """
+    reply = call.reply
+    async with (
+        while_present(call.request.receive, reply),
+        reply.kept_alive(framing.heartbeat),
+        aclosing(parts.gateway.stream(question)) as events,
+    ):
+        try:
+            async for event in events:
+                if not reply.started:
+                    opening = await before() if before is not None else b""
+                    await reply.open(status, framing.content_type, [*call.headers(question.request_id), *headers])
+                    await reply.piece(opening)
+                await reply.piece(framing.event(event))
+        except ClientGone:
+            raise
+        except Exception as error:
+            if not reply.started:
+                raise
+            await reply.piece(framing.failure(to_problem(error)))
+        await reply.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A search without an answer: what is looked for, checked, and where."""
+
+    scope: Scope
+    text: str
+    top_k: int
+
+
+def to_search(
+    parts: HttpParts, call: Call, text: str, collection: str, top_k: int, filter_: gateway_pb2.Filter | None
+) -> Search:
+    """Check a search as SearchPassages does."""
+    identity = parts.identify(call.request)
+    scope = Scope(
+        tenant=identity.tenant,
+        collection=collection_name(collection),
+        filter=to_filter(filter_) if filter_ is not None else None,
+        groups=identity.groups,
+    )
+    return Search(scope, question_text(text, "query", parts.settings.limits).raw, to_top_k(top_k))
+
+
+async def found(parts: HttpParts, call: Call, searches: Sequence[Search]) -> list[RetrievedPassage]:
+    """Passages of several searches, each once with its best score, best first."""
+    best: dict[str, RetrievedPassage] = {}
+    async with while_present(call.request.receive, call.reply):
+        for search in searches:
+            vector = await parts.embed(search.text)
+            result = await parts.retriever.search(search.scope, search.text, vector, k=search.top_k)
+            for passage in result.passages:
+                known = best.get(passage.passage.passage_id)
+                if known is None or known.score < passage.score:
+                    best[passage.passage.passage_id] = passage
+    return sorted(best.values(), key=lambda passage: -passage.score)
