@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
 from router.configs import database_config, embedding_config, llm_config
 from router.serverlock import running_server
 from standard.corpus.collections import EmbedderIdentity
+from standard.database.embedded import programs
 from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version
 from standard.database.pool import connection, database_url, open_pool
 from standard.domain.errors import FailedPrecondition, PointsmanError
@@ -17,6 +19,8 @@ from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from router.settings import Settings
     from standard.database.pool import Pool
     from standard.embedding.protocol import Embedder
@@ -72,9 +76,19 @@ async def _database(settings: Settings, embedder: Embedder | None) -> list[Findi
                 findings.append(schema)
                 if schema.status == "ok":
                     findings += await _collections(pool, embedder)
+            if not config.url:
+                findings.append(_backup(url, settings.data_dir))
     except PointsmanError as error:
         findings.append(Finding("database", "failed", f"{kind}: {error.message}", "check POINTSMAN_DATABASE__URL"))
     return findings
+
+
+def _backup(url: str, data_dir: Path) -> Finding:
+    parts = urlsplit(url)
+    address = urlunsplit(parts._replace(netloc=f"{parts.username}@{parts.netloc.rpartition('@')[2]}"))
+    password = data_dir / "postgres" / "password"
+    command = f'PGPASSWORD="$(cat {password})" {programs() / "pg_dump"} -Fc -f pointsman.dump "{address}"'
+    return Finding("backup", "ok", f"while a server runs: {command}", facts={"command": command})
 
 
 async def _schema(url: str) -> Finding:

@@ -177,6 +177,17 @@ def test_failed_work_exits_1_with_a_sentence(pointsman: CommandLine) -> None:
     assert "sesame" not in pointsman.stderr
 
 
+def test_the_backup_command_that_doctor_names_makes_one(pointsman: CommandLine) -> None:
+    del pointsman.environment["POINTSMAN_DATABASE__URL"]
+    pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
+    with serving(pointsman):
+        findings = {each["part"]: each for each in pointsman.one("doctor", "--json")["findings"]}
+        command = findings["backup"]["facts"]["command"]
+        subprocess.run(command, shell=True, check=True, cwd=pointsman.folder, timeout=60)
+    assert "password" not in command.replace("postgres/password", "")
+    assert (pointsman.folder / "pointsman.dump").read_bytes().startswith(b"PGDMP")
+
+
 @contextmanager
 def serving(pointsman: CommandLine) -> Iterator[subprocess.Popen[str]]:
     process = pointsman.start("serve")
