@@ -18,6 +18,7 @@ from router.asked import asked_text, embedded_text
 from router.decide import Circumstances, Signals, decide
 from router.describe import describe
 from router.journal.question import kept_question, replies_of
+from router.outcomes import facts_of, verdict
 from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard.domain.answer import Answer, Decision, Outcome, Timings
@@ -186,6 +187,9 @@ class Execution:
             message = "the journal did not take the end of the run in time; ask again with the same id"
             raise DatabaseUnavailable(message, retry_after_seconds=1.0) from None
         self._run.held = None
+        found = None if waits else verdict(facts_of(event.body for event in self._run.recordable()))
+        if found is not None:
+            self._parts.metrics.verdicts.labels(found.value).inc()
 
     async def _catch_up(self) -> StoredRun:
         """Take what the journal has of the run beyond what its readers were shown."""

@@ -20,6 +20,7 @@ from router.admission import Admission
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.journal.question import may_see, question_of, replies_of
+from router.outcomes import Feedback, verdict_of_feedback
 from router.runs import LiveRun, RunRegistry
 from router.sessions import Sessions
 from router.tasks import task_group
@@ -234,12 +235,19 @@ class Gateway:
     async def feedback(
         self, tenant: str, request_id: str, rating: float | None, correct_route: Route | None, comment: str
     ) -> None:
-        """Store what somebody thought of an answer; NotFound where there is no such run."""
+        """Store what somebody thought of an answer, and count what it says of the route.
+
+        NotFound where there is no such run.
+        """
         if rating is None and correct_route is None and not comment:
             raise InvalidInput("rating", "give a rating, a correct_route or a comment")
         route = correct_route.value if correct_route else ""
-        if not await self._parts.journal.add_feedback(tenant, request_id, rating, route, comment):
+        run = await self._parts.journal.judged(tenant, request_id)
+        if run is None or not await self._parts.journal.add_feedback(tenant, request_id, rating, route, comment):
             raise NotFound(f"no run {request_id!r}")
+        found = verdict_of_feedback(run.facts, run.feedback, Feedback(rating, correct_route))
+        if found is not None:
+            self._parts.metrics.verdicts.labels(found.value).inc()
 
 
 def body_hash(question: Question) -> str:

@@ -108,6 +108,8 @@ def draw(chart: Chart, path: Path) -> None:
             _lines(axes, chart)
         else:
             _bars(axes, chart)
+            if len(chart.series) > 1:
+                figure.legend(loc="outside lower center", ncols=len(chart.series), frameon=False)
         axes.set_title(_plain(chart.title))
         axes.grid(visible=True, linewidth=0.4, alpha=0.5)
         axes.set_axisbelow(True)
@@ -151,8 +153,6 @@ def _bars(axes: Axes, chart: BarChart) -> None:
     axes.set_ylabel(_plain(chart.value_label))
     if chart.limits:
         axes.set_ylim(*chart.limits)
-    if len(chart.series) > 1:
-        axes.legend(frameon=False)
 
 
 def _spread(bars: Bars, known: list[int], heights: list[float]) -> list[list[float]] | None:

@@ -17,6 +17,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from router.journal.codec import Consent, EventCodec, redact
+from router.journal.finished import FinishedRun, finished_run
 from router.unicode import encodable
 from standard.database.pool import connection, the_row, transaction
 from standard.domain.errors import NotFound, Unavailable
@@ -294,6 +295,10 @@ class Journal:
         """Delete the checkpoints of a run: it begins again, or it was erased while they were written."""
         async with transaction(self._pool) as conn:
             await _delete_checkpoints(conn, [thread_of(tenant, request_id)])
+
+    async def judged(self, tenant: str, request_id: str) -> FinishedRun | None:
+        """A run with what its end and its feedback say of its route, or None."""
+        return await finished_run(self._pool, self._codec, tenant, request_id)
 
     async def add_feedback(
         self, tenant: str, request_id: str, rating: float | None, correct_route: str, comment: str
