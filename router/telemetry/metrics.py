@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from router.telemetry.tenants import BusiestTenants
+from standard.domain.question import Route
+
 if TYPE_CHECKING:
     from standard.domain.answer import Answer, Decision
     from standard.domain.passage import SearchResult
@@ -19,8 +22,6 @@ _ANSWER_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 _FRACTION_BUCKETS: Final = tuple(step / 20 for step in range(1, 21))
 _STEP_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TOKEN_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536)
-TENANT_LABELS: Final = 50
-"""Tenants beyond the first this many are counted as `other`, so that a registry stays bounded."""
 
 
 class Metrics:
@@ -90,16 +91,13 @@ class Metrics:
         self._stages = {
             stage: self.retrieval_seconds.labels(stage) for stage in ("embed", "dense", "lexical", "fuse", "rerank")
         }
-        self._tenants: set[str] = set()
+        self._busiest = BusiestTenants()
 
-    def tenant_label(self, tenant: str) -> str:
-        """The tenant's own label while there is room, else `other`."""
-        if tenant in self._tenants:
-            return tenant
-        if len(self._tenants) < TENANT_LABELS:
-            self._tenants.add(tenant)
-            return tenant
-        return "other"
+    def _count_tenant(self, tenant: str, route: str) -> None:
+        label, lost = self._busiest.label_of(tenant)
+        for one in Route if lost else ():
+            self.tenant_requests.remove(lost, one.value)
+        self.tenant_requests.labels(label, route).inc()
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """Count a first choice of route."""
@@ -129,7 +127,7 @@ class Metrics:
         self.answer_seconds.labels(route).observe(answer.timings.total_seconds)
         if answer.timings.first_token_seconds > 0.0:
             self.first_token_seconds.labels(route).observe(answer.timings.first_token_seconds)
-        self.tenant_requests.labels(self.tenant_label(tenant), route).inc()
+        self._count_tenant(tenant, route)
         if answer.usage.cost_usd > 0.0:
             self.llm_cost.labels(route).inc(answer.usage.cost_usd)
         if answer.route.value == "agentic":
