@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentic.actions import Explore, FindLinked, Read, searches_of
-from standard.domain.event import PassageFound, PassagesFound, PlanMade, QueryIssued, SubQuestion, SufficiencyJudged
+from standard.domain.event import (
+    PassageFound,
+    PassagesFound,
+    PassagesScreened,
+    PlanMade,
+    QueryIssued,
+    SubQuestion,
+    SufficiencyJudged,
+)
+from standard.domain.passage import ScanFinding
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentic.actions import Action, Plan
     from agentic.guards.dedup import Admission
     from agentic.state import Fact, Held, IssuedQuery, Judgement, RunState
@@ -55,6 +66,17 @@ def passage_found(held: Held) -> PassageFound:
         snippet=passage.text.raw[:SNIPPET_LENGTH],
         verdict=passage.verdict,
     )
+
+
+def screened_event(admissions: Sequence[Admission]) -> PassagesScreened | None:
+    """What the injection scan says of passages that an action brought; None where it has nothing to say."""
+    findings = tuple(
+        ScanFinding(passage.passage_id, passage.verdict, passage.techniques, passage.rules_version)
+        for admission in admissions
+        for passage in (held.passage for held in admission.new)
+        if passage.verdict != "pass"
+    )
+    return PassagesScreened(findings) if findings else None
 
 
 def plan_event(plan: Plan) -> PlanMade:

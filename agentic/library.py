@@ -1,6 +1,7 @@
 """What the loop may do with a collection, and how an action becomes evidence.
 
-Tenant, collection, filter and access groups travel in the caller's Scope, which no action can touch.
+Tenant, collection, filter and access groups travel in the caller's Scope, which no action can touch. What an action
+brings is screened as the first search is: verdicts are read, and the borders of passages that meet are looked at.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from agentic.guards.dedup import Admission, Lot, admit, fetch_size
 from agentic.state import Evidence, IssuedQuery
 from standard.domain.answer import Usage
 from standard.llm.tokens import estimate_tokens
+from standard.screening import screen_passages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +118,7 @@ async def _search(state: RunState, proposal: Proposal, library: Library, scope: 
             for search, raw in zip(searches, proposal.vectors, strict=True)
         ]
     lots = [
-        Lot(task.result(), state.steps + 1 + index, search.branch)
+        Lot(screen_passages(task.result()).passages, state.steps + 1 + index, search.branch)
         for index, (task, search) in enumerate(zip(tasks, searches, strict=True))
     ]
     evidence, admissions = admit(state.evidence, lots, wanted=state.top_k, full=not snippets)
@@ -149,7 +151,7 @@ async def _link(state: RunState, action: FindLinked, library: Library, scope: Sc
         vector=vector_of(first.vector),
         k=fetch_size(state.top_k, state.evidence),
     )
-    lot = Lot([replace(item, via="link") for item in found], state.steps + 1)
+    lot = Lot([replace(item, via="link") for item in screen_passages(found).passages], state.steps + 1)
     evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
     titles = ", ".join(_titles(state, action.refs))[:200]
     issued = IssuedQuery(lot.step, "link", titles, b"", len(admissions[0].new), admissions[0].duplicates)
@@ -160,7 +162,7 @@ async def _explore(
     state: RunState, proposal: Proposal, action: Explore, library: Library, scope: Scope, *, snippets: bool
 ) -> Outcome:
     found = await explore(state, action.refs, proposal.vectors[0], library, scope)
-    lot = Lot(found, state.steps + 1)
+    lot = Lot(screen_passages(found).passages, state.steps + 1)
     evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
     titles = ", ".join(_titles(state, action.refs))[:200]
     issued = IssuedQuery(lot.step, "explore", titles, b"", len(admissions[0].new), admissions[0].duplicates)
@@ -177,6 +179,7 @@ async def _read(state: RunState, action: Read, library: Library, scope: Scope) -
     if held is None:  # the malformed_output guard refuses this; a hole there must not end a run
         return Outcome(state.evidence, (IssuedQuery(state.steps + 1, "read", ""),), (Admission((), 0),))
     section = await library.read_section(scope, held.passage, neighbours=action.neighbours)
+    # Empty where the scan withholds the section; the passage stays as it was found.
     # What was read is new to a judge, whatever it said of the piece.
     read = replace(held, full=True, dropped=False, relevant=None, section=section, neighbours=action.neighbours)
     evidence = Evidence(tuple(read if item.ref == read.ref else item for item in state.evidence.held))

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from agentic import embedding
-from agentic.actions import Ask, Explore, Finish, Malformed, Plan, Proposal, searches_of, steps_of
-from agentic.events import found_event, plan_event, query_events, sufficiency_event
+from agentic.actions import Ask, Explore, Finish, Malformed, Plan, Proposal, Read, searches_of, steps_of
+from agentic.events import found_event, plan_event, query_events, screened_event, sufficiency_event
 from agentic.exploring import second_look
 from agentic.guards import steps
 from agentic.guards.chain import GUARDS, may_call, rule
@@ -184,6 +184,9 @@ async def act(state: RunState, context: RunContext) -> RunState:
         return await _dependency_away(state, context, _first(matched))
     except Unavailable as error:
         return await _dependency_away(state, context, error)
+    screened = screened_event(outcome.admissions) if not isinstance(proposal.action, Read) else None
+    if screened is not None:
+        await context.emit(screened)
     for issued, admission in zip(outcome.issued, outcome.admissions, strict=True):
         await context.emit(found_event(issued, admission))
     return replace(

@@ -19,13 +19,15 @@ from agentic.library import retrieved_tokens
 from agentic.settings import AgenticSettings, resolve_limits
 from agentic.state import Evidence, IssuedQuery, RunState
 from standard.domain.answer import AnswerSource, Usage
-from standard.domain.errors import FailedPrecondition
-from standard.domain.event import ClarificationAsked, QueryIssued
+from standard.domain.errors import AlreadyExists, FailedPrecondition
+from standard.domain.event import ClarificationAsked, PassagesScreened, QueryIssued
 from standard.domain.outcome import RouteResult
 from standard.outlet import Blocked, Outlet
+from standard.pipeline import WITHHELD
+from standard.screening import screen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -138,13 +140,15 @@ async def resume_agentic(
     parts: AgenticParts,
     emit: Emit,
     thread: str,
-    user_input: str = "",
+    replies: Sequence[str] = (),
     controller: str | None = None,
 ) -> RouteResult:
-    """Go on with the run `thread` from its checkpoint: after a clarification (with `user_input`) or after a crash.
+    """Go on with the run `thread` from its checkpoint: after a clarification or after a crash.
 
-    `question` must be the one that began the run: scope and access come from it, never from the checkpoint. Raises
-    FailedPrecondition where there is no such run, or it waits for an input that is not given.
+    `question` must be the one that began the run: scope and access come from it, never from the checkpoint. `replies`
+    are all that the user has answered since, in order; the run may have taken the earlier ones already. Raises
+    AlreadyExists where the run is of another question or was told something else, FailedPrecondition where there is no
+    such run, or it waits for a reply that is not given.
     """
     if parts.checkpointer is None:
         raise FailedPrecondition("runs cannot be resumed: no checkpoints are kept")
@@ -152,14 +156,13 @@ async def resume_agentic(
         snapshot = await parts.graph.aget_state(_config(thread))
     if not snapshot.values:
         raise FailedPrecondition("there is no run to resume under this request id")
+    state: RunState = snapshot.values["run"]
+    waiting = bool(snapshot.interrupts)
+    reply = _next_reply(state, question, replies, waiting=waiting)
     result = snapshot.values.get("result")
     if isinstance(result, RouteResult):
         return result
-    waiting = bool(snapshot.interrupts)
-    if waiting and not user_input.strip():
-        raise FailedPrecondition("the run waits for an answer to its question; resume it with an input")
-    state = snapshot.values["run"]
-    step: Any = Command(resume=user_input) if waiting else None
+    step: Any = Command(resume=reply) if waiting else None
     return await _run(
         step,
         question,
@@ -170,6 +173,19 @@ async def resume_agentic(
         # Time that a user took to answer is not the run's; time of an attempt that died is.
         elapsed_before=state.elapsed_seconds,
     )
+
+
+def _next_reply(state: RunState, question: Question, replies: Sequence[str], *, waiting: bool) -> str:
+    """The reply that the run has not taken yet, "" for none; raises where it is not this question's, or not told so."""
+    if state.question != question.text or state.history != question.history:
+        raise AlreadyExists("this run answers another question; give the new one a request id of its own")
+    taken = [reply.answer.raw for reply in state.replies]
+    if list(replies[: len(taken)]) != taken or (len(replies) > len(taken) and not waiting):
+        raise AlreadyExists("this run went on with another reply than the one given")
+    rest = replies[len(taken) :]
+    if waiting and not any(reply.strip() for reply in rest[:1]):
+        raise FailedPrecondition("the run waits for an answer to its question; resume it with an input")
+    return rest[0] if rest else ""
 
 
 def begin(
@@ -185,7 +201,9 @@ def begin(
     With `snippets` its passages are snippets until they are read.
     """
     raw = as_bytes(vector.reshape(1, -1))[0]
-    evidence, admissions = admit(Evidence(), [Lot(first.passages, 1)], wanted=len(first.passages), full=not snippets)
+    screened = screen(first)
+    shown = screened.passages
+    evidence, admissions = admit(Evidence(), [Lot(shown, 1)], wanted=len(shown), full=not snippets)
     issued = IssuedQuery(1, "hybrid", question.text.raw, raw, len(admissions[0].new), admissions[0].duplicates)
     state = RunState(
         question=question.text,
@@ -198,9 +216,11 @@ def begin(
         steps=1,
         queries=(issued,),
         usage=Usage(retrieved_tokens=retrieved_tokens(admissions[0])),
+        notices=(WITHHELD,) if screened.findings and not shown else (),
     )
     asked = QueryIssued(1, "search", question.text.raw, "the question itself")
-    return state, (asked, found_event(issued, admissions[0]))
+    told = (PassagesScreened(screened.findings),) if screened.findings else ()
+    return state, (asked, *told, found_event(issued, admissions[0]))
 
 
 async def _run(

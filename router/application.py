@@ -31,6 +31,7 @@ from router.configs import (
     llm_config,
     retrieval_settings,
     routing_policy,
+    scan_of,
 )
 from router.gateway import Gateway
 from router.grpc.admin_service import AdminService
@@ -59,7 +60,6 @@ from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
 from standard.sandbox.canary import draw_canary
 from standard.sandbox.guarded_llm import GuardedLlm
-from standard.sandbox.scan import scan_chunk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -112,10 +112,18 @@ class Application:
         progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
         """Ingest into a collection, which is made when it is missing."""
-        await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
-        options = IngestOptions(prune=prune, max_bytes=self.settings.limits.document_bytes)
+        found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
+        scan, version = scan_of(found, self.settings)
         return await ingest(
-            self.pool, tenant, collection, incoming, self.embedder, options=options, scan=scan_chunk, progress=progress
+            self.pool,
+            tenant,
+            collection,
+            incoming,
+            self.embedder,
+            options=IngestOptions(prune=prune, max_bytes=self.settings.limits.document_bytes),
+            scan=scan,
+            scan_version=version,
+            progress=progress,
         )
 
 
@@ -150,7 +158,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
-            CorpusReader(pool, retriever),
+            CorpusReader(pool, retriever, scan_policy=settings.sandbox.policy),
             embedder.embed_queries,
             asked,
             agentic_settings(settings),

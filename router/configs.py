@@ -14,10 +14,14 @@ from standard.embedding.config import BUILTIN, EmbeddingConfig
 from standard.llm.config import LlmConfig, Price
 from standard.llm.protocol import Purpose
 from standard.retrieval.retriever import RetrievalSettings
+from standard.sandbox.policy import POLICIES, policed
+from standard.sandbox.scan import scan_chunk, shipped_scanner
 from standard.sandbox.urls import url_policy
 
 if TYPE_CHECKING:
     from router.settings import Settings
+    from standard.corpus.collections import Collection
+    from standard.corpus.scan import Scan
 
 
 def database_config(settings: Settings) -> DatabaseConfig:
@@ -116,6 +120,13 @@ def allowed_addresses(settings: Settings) -> tuple[str, ...]:
     except ValueError as error:
         raise BadSettings([f"sandbox.allowed_addresses (POINTSMAN_SANDBOX__ALLOWED_ADDRESSES): {error}"]) from None
     return settings.sandbox.allowed_addresses
+
+
+def scan_of(collection: Collection, settings: Settings) -> tuple[Scan, str]:
+    """The scan of a collection's passages, under its own policy or the installation's, and the version of both."""
+    policy = POLICIES.get(collection.scan_policy) or POLICIES[settings.sandbox.policy]
+    rules_version = shipped_scanner().version
+    return policed(scan_chunk, policy, rules_version), policy.version(rules_version)
 
 
 def routing_policy(settings: Settings, model_threshold: float) -> Policy:

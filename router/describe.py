@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from standard.domain import event as events
@@ -49,7 +50,13 @@ def describe(body: EventBody) -> str:
         case events.CitationMade():
             return f"Cites {_short(body.citation.title or body.citation.document_id)}"
         case _:
-            return ""
+            return _screened(body) if isinstance(body, events.PassagesScreened) else ""
+
+
+def _screened(body: events.PassagesScreened) -> str:
+    counts = Counter(finding.verdict for finding in body.findings)
+    said = {"flag": "flagged", "neutralise": "neutralised", "quarantine": "withheld"}
+    return "Passages by the injection scan: " + ", ".join(f"{n} {said.get(name, name)}" for name, n in counts.items())
 
 
 _ACTIONS = {

@@ -12,7 +12,7 @@ from router.configs import database_config, embedding_config, llm_config
 from router.serverlock import running_server
 from standard.corpus.collections import EmbedderIdentity
 from standard.database.embedded import programs
-from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version
+from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version, wall_problem
 from standard.database.pool import connection, database_url, open_pool
 from standard.domain.errors import FailedPrecondition, PointsmanError
 from standard.embedding.factory import open_embedder
@@ -75,6 +75,7 @@ async def _database(settings: Settings, embedder: Embedder | None) -> list[Findi
                 findings.append(await _versions(pool, kind))
                 findings.append(schema)
                 if schema.status == "ok":
+                    findings.append(await _wall(pool))
                     findings += await _collections(pool, embedder)
             if not config.url:
                 findings.append(_backup(url, settings.data_dir))
@@ -116,6 +117,18 @@ async def _versions(pool: Pool, kind: str) -> Finding:
     if parse_version(pgvector) < MINIMUM_PGVECTOR:
         return Finding("database", "warning", found, "pgvector before 0.8.4 has known faults; update it", facts)
     return Finding("database", "ok", found, facts=facts)
+
+
+async def _wall(pool: Pool) -> Finding:
+    async with connection(pool) as conn:
+        problem = await wall_problem(conn)
+        if not problem:
+            return Finding("row security", "ok", "in force: what hands out text reads as pointsman_reader")
+        row = await (await conn.execute("select pointsman_raise_wall()")).fetchone()
+        way_out = str(row[0]) if row is not None else ""
+    advice = way_out or "start the server again: it has just been put in force"
+    found = f"not in force ({problem}); tenants are kept apart by the conditions of each query alone"
+    return Finding("row security", "warning", found, advice)
 
 
 async def _collections(pool: Pool, embedder: Embedder | None) -> list[Finding]:

@@ -69,11 +69,6 @@ class Plan:
     blocked_by: StopReason | None = None
 
 
-def usable(passages: Sequence[RetrievedPassage]) -> tuple[RetrievedPassage, ...]:
-    """Passages that may be shown to anyone: those that the injection scan did not quarantine."""
-    return tuple(item for item in passages if item.passage.verdict != "quarantine")
-
-
 def plan_call(
     question: Question,
     retrieved: Sequence[RetrievedPassage],

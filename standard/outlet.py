@@ -19,6 +19,7 @@ from standard.domain.event import (
     Degraded,
     GuardTripped,
     OutputBlocked,
+    PassagesScreened,
     PlanMade,
     QueryIssued,
     SufficiencyJudged,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from standard.domain.event import Emit, EventBody
+    from standard.domain.passage import ScanFinding
 
 _MAY_HOLD_ADDRESS = re.compile(r"[^\x20-\x7e\n]|[:/\\&]|www", re.IGNORECASE)
 LINKS_REMOVED = "Addresses that are not those of the sources were taken out of the answer."
@@ -63,6 +65,7 @@ class Outlet:
         self._shown: list[str] = []
         self._citations: list[Citation] = []
         self._reason = ""
+        self._findings: tuple[ScanFinding, ...] = ()
 
     @property
     def text(self) -> str:
@@ -73,10 +76,15 @@ class Outlet:
         """Let the addresses of these sources stand in the answer. Counts until its first word."""
         self._sources.update(dict.fromkeys(sources))
 
+    def screened(self, findings: tuple[ScanFinding, ...]) -> None:
+        """Tell of these findings before anything else; not at all where the route hands over to one that will."""
+        self._findings = findings
+
     async def __call__(self, body: EventBody) -> None:
         """Emit what may be emitted. Raises Blocked, also for whatever comes after a block."""
         if self._reason:
             raise Blocked(self._reason)
+        await self._tell_findings()
         match body:
             case TokenEmitted(text=text):
                 await self._say(text)
@@ -89,6 +97,11 @@ class Outlet:
             case _:
                 self._look_through(_said(body))
                 await self._emit(body)
+
+    async def _tell_findings(self) -> None:
+        if self._findings:
+            findings, self._findings = self._findings, ()
+            await self._emit(PassagesScreened(findings))
 
     async def _say(self, item: str | Citation) -> None:
         answer = self._answer
@@ -131,6 +144,7 @@ class Outlet:
         """
         if result.escalate:
             return result
+        await self._tell_findings()
         verdict = None
         if self._answer is not None:
             await self._show(self._answer.finish())

@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from standard.context import Limits, Plan, plan_call, usable
+from standard.context import Limits, Plan, plan_call
 from standard.domain.answer import AnswerSource, Outcome, StopReason, Usage
 from standard.domain.errors import EmbedderUnavailable, InvalidInput, LlmUnavailable, Overloaded
 from standard.domain.event import CitationMade, Degraded, TokenEmitted
@@ -25,6 +25,7 @@ from standard.outlet import Blocked, Outlet
 from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages, answer_task
 from standard.sandbox.guarded_llm import GuardedLlm, guarded
 from standard.sandbox.render import with_marker
+from standard.screening import screen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -150,11 +151,13 @@ class _Route:
     limits: Limits
 
     async def answer(self) -> RouteResult:
-        retrieved = usable(self.first.passages)
+        admitted = screen(self.first)
+        self.emit.screened(admitted.findings)
+        retrieved = admitted.passages
         self.emit.allow(item.passage.uri for item in retrieved)
         used = Usage(retrieved_tokens=sum(estimate_tokens(item.passage.text.raw) for item in self.first.passages))
         if not retrieved:
-            notices = (WITHHELD,) if self.first.passages else ()
+            notices = (WITHHELD,) if self.first.passages or self.first.withheld else ()
             return await self._abstain(used, NOTHING_FOUND, notices=notices, escalate=False)
         if self.llm is None:
             return await self._extracted(retrieved, used, _Fallback())

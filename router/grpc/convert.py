@@ -138,13 +138,30 @@ def event_message(event: events.Event) -> gateway_pb2.Event:
         case events.CitationMade(index=index, citation=citation):
             message.citation.index = index
             message.citation.citation.CopyFrom(citation_message(citation))
+        case events.Completed(answer=answer):
+            message.completed.CopyFrom(answer_message(answer))
+        case _:
+            _rare(message, event.body)
+    return message
+
+
+def _rare(message: gateway_pb2.Event, body: events.EventBody) -> None:
+    """Fill in what goes wrong: a dependency away, passages with findings, a blocked answer."""
+    match body:
         case events.Degraded(dependency=dependency, notice=notice):
             message.degraded.dependency, message.degraded.notice = dependency, notice
         case events.OutputBlocked(reason=reason):
             message.blocked.reason = reason
-        case events.Completed(answer=answer):
-            message.completed.CopyFrom(answer_message(answer))
-    return message
+        case events.PassagesScreened(findings=findings):
+            for finding in findings:
+                message.screened.findings.add(
+                    passage_id=finding.passage_id,
+                    verdict=finding.verdict,
+                    techniques=finding.techniques,
+                    rules_version=finding.rules_version,
+                )
+        case _:
+            raise TypeError(f"no message for {type(body).__name__}")
 
 
 def _passages(message: gateway_pb2.PassagesEvent, found: events.PassagesFound) -> None:

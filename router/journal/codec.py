@@ -25,6 +25,7 @@ _KINDS: dict[str, type[Any]] = {
     "plan": events.PlanMade,
     "query": events.QueryIssued,
     "passages": events.PassagesFound,
+    "screened": events.PassagesScreened,
     "sufficiency": events.SufficiencyJudged,
     "guard": events.GuardTripped,
     "compression": events.ContextCompressed,

@@ -9,6 +9,7 @@ from standard.domain.event import (
     ContextCompressed,
     GuardTripped,
     PassagesFound,
+    PassagesScreened,
     QueryIssued,
     SufficiencyJudged,
 )
@@ -26,6 +27,10 @@ def count_event(metrics: Metrics, body: EventBody) -> None:
         case PassagesFound():
             metrics.passages.labels("new").inc(len(body.passages))
             metrics.passages.labels("duplicate").inc(body.duplicates)
+        case PassagesScreened():
+            for finding in body.findings:
+                for technique in finding.techniques or ("unknown",):
+                    metrics.injection_flags.labels(technique, finding.verdict).inc()
         case GuardTripped():
             metrics.guard_trips.labels(body.guard).inc()
         case SufficiencyJudged():

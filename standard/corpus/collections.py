@@ -40,7 +40,10 @@ class EmbedderIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A collection as it was when read. `chunker` says how its documents are cut (Chunking.describe)."""
+    """A collection as it was when read. `chunker` says how its documents are cut (Chunking.describe).
+
+    `scan_policy` is what is done about findings of the injection scan in it, "" for the installation's.
+    """
 
     collection_id: int
     tenant: str
@@ -52,6 +55,7 @@ class Collection:
     document_count: int
     passage_count: int
     created_at: datetime
+    scan_policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class CollectionPage:
 _SELECT = """
 select c.collection_id, c.tenant, c.name, c.text_config, g.generation_id, g.embedder_id, g.embedder_checksum,
     g.dimensions, g.chunker, (select count(*) from document d where d.collection_id = c.collection_id), g.chunk_count,
-    c.created_at
+    c.created_at, coalesce(c.settings ->> 'scan_policy', '')
 from collection c join generation g on g.generation_id = c.active_generation
 """
 
@@ -189,6 +193,21 @@ async def list_collections(pool: Pool, tenant: str, *, page_size: int = 0, page_
         found = [_read(row) for row in await cursor.fetchall()]
     token = write_token(found[size - 1].name) if len(found) > size else ""
     return CollectionPage(tuple(found[:size]), token)
+
+
+async def set_scan_policy(pool: Pool, tenant: str, name: str, policy: str) -> Collection:
+    """Set what is done about findings of the injection scan in a collection, "" = as everywhere; return it.
+
+    Counts for what is ingested or re-scanned from now on. Raises NotFound.
+    """
+    async with connection(pool) as conn:
+        await conn.execute(
+            "update collection set settings = case when %(policy)s::text = '' then settings - 'scan_policy'"
+            " else settings || jsonb_build_object('scan_policy', %(policy)s::text) end"
+            " where tenant = %(tenant)s and name = %(name)s",
+            {"policy": policy, "tenant": tenant, "name": name},
+        )
+    return await get_collection(pool, tenant, name)
 
 
 async def delete_collection(pool: Pool, tenant: str, name: str) -> None:

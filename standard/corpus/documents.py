@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from standard.corpus.collections import get_collection
 from standard.corpus.paging import check_page_size, read_token, write_token
 from standard.corpus.write import remove_documents
-from standard.database.pool import connection, transaction
+from standard.database.pool import connection, tenant_rows, transaction
 from standard.domain.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -73,12 +73,14 @@ async def list_documents(
         "limit": size + 1,
     }
     async with connection(pool) as conn:
-        cursor = await conn.execute(
+        rows = await tenant_rows(
+            conn,
+            tenant,
             b"select " + _COLUMNS + b" from document where collection_id = %(collection)s and document_id > %(after)s"
             + _VISIBLE + b" order by document_id limit %(limit)s",
             values,
         )  # fmt: skip
-        found = [_read(row) for row in await cursor.fetchall()]
+    found = [_read(row) for row in rows]
     token = write_token(found[size - 1].document_id) if len(found) > size else ""
     return DocumentPage(tuple(found[:size]), token)
 
@@ -93,15 +95,16 @@ async def get_document(
         "groups": None if groups is None else sorted(groups),
     }
     async with connection(pool) as conn:
-        cursor = await conn.execute(
+        rows = await tenant_rows(
+            conn,
+            tenant,
             b"select " + _COLUMNS + b", text from document"
             b" where collection_id = %(collection)s and document_id = %(id)s" + _VISIBLE,
             values,
         )  # fmt: skip
-        row = await cursor.fetchone()
-    if row is None:
+    if not rows:
         raise NotFound(f"there is no document {document_id!r} in the collection {collection!r}")
-    return _read(row)
+    return _read(rows[0])
 
 
 async def delete_documents(

@@ -23,6 +23,7 @@ from standard.corpus.collections import Collection, EmbedderIdentity, check_embe
 from standard.corpus.document import MAX_DOCUMENT_BYTES, Rejection, SourceDocument, refusal
 from standard.corpus.index import index_if_large
 from standard.corpus.lock import collection_lock
+from standard.corpus.rescan import rescan
 from standard.corpus.scan import Scan, ScanVerdict, pass_all
 from standard.corpus.write import (
     ChunkRow,
@@ -66,7 +67,8 @@ class IngestReport:
     """What a run did, in documents. `rejected` lists the first 1,000 of `rejected_count`.
 
     `prune_skipped` says why pruning was left out, "" if it was not asked for or done. `embedder_share` (0-1) is the
-    part of `seconds` in which the embedder was at work.
+    part of `seconds` in which the embedder was at work. `rescanned` counts passages of unchanged documents that were
+    judged again, because the rules of the scan have changed since.
     """
 
     added: int
@@ -80,6 +82,7 @@ class IngestReport:
     embedder_share: float
     indexed: bool
     prune_skipped: str = ""
+    rescanned: int = 0
 
     @property
     def passages_per_second(self) -> float:
@@ -97,6 +100,23 @@ class IngestOptions:
     prune: bool = False
     max_bytes: int = MAX_DOCUMENT_BYTES
     wait_seconds: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """The scan, and the version that its verdicts are stored under."""
+
+    scan: Scan
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A document that is there already. `stale`: some verdict of it is of another version."""
+
+    key: int
+    content_hash: str
+    stale: bool
 
 
 @dataclass(slots=True)
@@ -124,6 +144,7 @@ class _Run:
     unnamed_rejections: int = 0
     seen: set[bytes] = field(default_factory=set)
     embedding_seconds: float = 0.0
+    rescanned: int = 0
 
     def reject(self, rejection: Rejection) -> None:
         self.rejected_count += 1
@@ -148,11 +169,13 @@ async def ingest(
     *,
     options: IngestOptions | None = None,
     scan: Scan = pass_all,
+    scan_version: str = "",
     progress: Callable[[IngestProgress], None] | None = None,
 ) -> IngestReport:
     """Ingest all of `source` into a collection and return what happened.
 
-    Documents that cannot be stored are reported and the rest goes in. `scan` judges every new chunk. Raises NotFound
+    Documents that cannot be stored are reported and the rest goes in. `scan` judges every new chunk, and those of
+    unchanged documents whose verdicts are of another version than `scan_version` ("" = leave them). Raises NotFound
     for an unknown collection, FailedPrecondition where it has another embedder, Overloaded where another run of it
     lasts longer than `options.wait_seconds`, DatabaseUnavailable, EmbedderUnavailable.
     """
@@ -163,6 +186,7 @@ async def ingest(
     async with collection_lock(pool, collection.collection_id, wait_seconds=settings.wait_seconds):
         began = loop.time()
         run = _Run()
+        judge = _Judge(scan, scan_version)
 
         def report_progress() -> None:
             if progress is not None:
@@ -174,7 +198,7 @@ async def ingest(
         batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None] = asyncio.Queue(2)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_prepare(pool, collection, source, embedder, settings, scan, run, chunks))
+                group.create_task(_prepare(pool, collection, source, embedder, settings, judge, run, chunks))
                 group.create_task(_embed(embedder, run, chunks, batches))
                 group.create_task(_write(pool, collection, run, batches, report_progress))
         except ExceptionGroup as problems:
@@ -195,6 +219,7 @@ async def ingest(
         embedder_share=run.embedding_seconds / seconds if seconds > 0 else 0.0,
         indexed=indexed,
         prune_skipped=skipped,
+        rescanned=run.rescanned,
     )
 
 
@@ -204,7 +229,7 @@ async def _prepare(
     source: Source,
     embedder: Embedder,
     settings: IngestOptions,
-    scan: Scan,
+    judge: _Judge,
     run: _Run,
     chunks: asyncio.Queue[_Item | None],
 ) -> None:
@@ -213,14 +238,17 @@ async def _prepare(
     async with aclosing(_gathered(source, run, settings)) as groups:
         async for documents in groups:
             ids = [document.document_id for document in documents]
-            known = await _known_hashes(pool, collection.collection_id, ids)
+            known = await _known_documents(pool, collection, ids, judge.version)
+            stale: list[int] = []
             for document in documents:
                 content_hash = document.content_hash()
                 before = known.get(document.document_id)
-                if before == content_hash:
+                if before is not None and before.content_hash == content_hash:
                     run.unchanged += 1
+                    if before.stale:
+                        stale.append(before.key)
                     continue
-                cut = await asyncio.to_thread(_cut, document, embedder, chunking, scan)
+                cut = await asyncio.to_thread(_cut, document, embedder, chunking, judge.scan)
                 for index, (chunk, verdict) in enumerate(cut):
                     await chunks.put(
                         _Item(
@@ -232,6 +260,9 @@ async def _prepare(
                             last=index == len(cut) - 1,
                         )
                     )
+            if stale:
+                again = await rescan(pool, collection, judge.scan, judge.version, document_keys=stale)
+                run.rescanned += again.passages
     await chunks.put(None)
 
 
@@ -287,13 +318,27 @@ def _cut(
     return [(chunk, scan(document.title, chunk.text)) for chunk in cut]
 
 
-async def _known_hashes(pool: Pool, collection_id: int, ids: Sequence[str]) -> dict[str, str]:
+async def _known_documents(
+    pool: Pool, collection: Collection, ids: Sequence[str], scan_version: str
+) -> dict[str, _Known]:
     async with connection(pool) as conn:
         cursor = await conn.execute(
-            "select document_id, content_hash from document where collection_id = %s and document_id = any(%s)",
-            [collection_id, list(ids)],
+            """
+            select d.document_id, d.document_key, d.content_hash, %(version)s <> '' and exists (
+                select from chunk c
+                where c.generation_id = %(generation)s and c.document_key = d.document_key
+                  and c.scan ->> 'rules_version' is distinct from %(version)s
+            )
+            from document d where d.collection_id = %(collection)s and d.document_id = any(%(ids)s)
+            """,
+            {
+                "version": scan_version,
+                "generation": collection.generation_id,
+                "collection": collection.collection_id,
+                "ids": list(ids),
+            },
         )
-        return dict(await cursor.fetchall())
+        return {row[0]: _Known(*row[1:]) for row in await cursor.fetchall()}
 
 
 async def _embed(

@@ -17,6 +17,7 @@ from psycopg import sql
 
 from standard.corpus.collections import partition
 from standard.corpus.document import canonical_json
+from standard.corpus.rescan import scan_record
 from standard.database.pool import the_row
 
 if TYPE_CHECKING:
@@ -156,11 +157,6 @@ async def put_chunks(conn: Connection, generation: int, text_config: str, rows: 
 
 def _chunk_values(key: int, row: ChunkRow, vector: bytes) -> tuple[object, ...]:
     chunk = row.chunk
-    scan = (
-        {"techniques": row.verdict.techniques, "reason": row.verdict.reason, "rules_version": row.verdict.rules_version}
-        if row.verdict.rules_version
-        else {}
-    )
     return (
         key,
         row.document_key,
@@ -176,7 +172,7 @@ def _chunk_values(key: int, row: ChunkRow, vector: bytes) -> tuple[object, ...]:
         chunk.token_count,
         vector,
         row.verdict.verdict,
-        json.dumps(scan),
+        json.dumps(scan_record(row.verdict)),
     )
 
 

@@ -122,6 +122,7 @@ async def migrate(
                     for migration in known[len(before) :]:
                         await _apply(conn, migration)
             await _set_up_checkpointer(conn, url, lock_timeout)
+            warnings += await _raise_wall(conn, lock_timeout)
     applied = tuple(migration.name for migration in known[len(before) :])
     return MigrationReport(len(before), len(known), applied, pgvector, warnings)
 
@@ -272,6 +273,36 @@ async def _lock(conn: AsyncConnection[TupleRow], timeout_seconds: float) -> Asyn
         if loop.time() >= deadline:
             raise DatabaseUnavailable("another process has been migrating this database for too long; try again")
         await asyncio.sleep(_LOCK_POLL_SECONDS)
+
+
+async def _raise_wall(conn: AsyncConnection[TupleRow], lock_timeout: float) -> tuple[str, ...]:
+    """Put row-level security up where it is not yet, and say what stands in its way. See migration 3."""
+    if await (await conn.execute("select to_regproc('pointsman_raise_wall')")).fetchone() == (None,):
+        return ()
+    if await wall_problem(conn) == "":
+        return ()
+    async with _lock(conn, lock_timeout):
+        cursor = await conn.execute("select pointsman_raise_wall()")
+        row = await cursor.fetchone()
+    problem = str(row[0]) if row is not None else ""
+    return (f"row-level security is not in force: {problem}",) if problem else ()
+
+
+async def wall_problem(conn: AsyncConnection[TupleRow]) -> str:
+    """Why row-level security does not stand behind this connection's reads; "" where it does."""
+    try:
+        async with conn.transaction():
+            await conn.execute("select set_config('role', 'pointsman_reader', true)")
+            cursor = await conn.execute(
+                "select string_agg(name, ', ') from unnest(array['document', 'chunk', 'sentence', 'posting']) name"
+                " where not row_security_active(name)"
+            )
+            row = await cursor.fetchone()
+    except psycopg.ProgrammingError as problem:
+        return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    except psycopg.DataError as problem:  # set_config's word for a role that is not there
+        return (str(problem).strip() or type(problem).__name__).splitlines()[0]
+    return f"no row-level security on {row[0]}" if row is not None and row[0] else ""
 
 
 async def _set_up_checkpointer(conn: AsyncConnection[TupleRow], url: str, lock_timeout: float) -> None:

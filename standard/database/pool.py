@@ -25,13 +25,14 @@ import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector_async
 from psycopg import AsyncConnection, AsyncCursor
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
 from standard.database.embedded import start_embedded
 from standard.domain.errors import DatabaseUnavailable, DeadlineExceeded, FailedPrecondition, Overloaded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from pathlib import Path
 
 
@@ -57,9 +58,13 @@ class DatabaseConfig:
 
 
 class Connection(AsyncConnection[TupleRow]):
-    """A connection that knows whether a pooler stands behind it, and the statement timeout of its pool."""
+    """A connection that knows whether a pooler stands behind it, and the statement timeout of its pool.
+
+    `walled`: statements may be run as the role that row-level security holds to one tenant (see tenant_rows).
+    """
 
     behind_pooler: bool = False
+    walled: bool = False
     statement_timeout: float = 0.0
 
 
@@ -142,12 +147,31 @@ async def _configure(conn: Connection, config: DatabaseConfig) -> None:
     except psycopg.ProgrammingError as problem:
         if "not found" not in str(problem):  # no extension yet: the tables are not there either
             raise
+    conn.walled = await _is_walled(conn)
 
 
 async def _behind_pooler(conn: Connection) -> bool:
     """Tell whether another session answers than the one that greeted: poolers invent the greeting's process id."""
     row = await (await conn.execute("select pg_backend_pid()", prepare=False)).fetchone()
     return row is not None and row[0] != conn.info.backend_pid
+
+
+_ENTER = "select set_config('role', 'pointsman_reader', true), set_config('pointsman.tenant', %s, true)"
+_LEAVE = "select set_config('role', 'none', true)"
+_IS_WALLED = """
+select bool_and(row_security_active(name)) from unnest(array['document', 'chunk', 'sentence', 'posting']) name
+"""
+
+
+async def _is_walled(conn: Connection) -> bool:
+    """Try it: no role, no right to take it, and tables without row security all mean no."""
+    try:
+        async with conn.transaction():
+            await conn.execute(_ENTER, [""], prepare=False)
+            row = await (await conn.execute(_IS_WALLED, prepare=False)).fetchone()
+    except (psycopg.ProgrammingError, psycopg.DataError):
+        return False
+    return row is not None and row[0] is True
 
 
 async def _drop_if_closed(conn: Connection) -> None:
@@ -192,6 +216,42 @@ async def transaction(pool: Pool, *, statement_timeout: float | None = None) -> 
             elif conn.behind_pooler:
                 await limit_statements(conn, conn.statement_timeout)
             yield conn
+
+
+async def tenant_rows(
+    conn: Connection,
+    tenant: str,
+    statement: bytes,
+    parameters: Mapping[str, object] | Sequence[object] = (),
+    *,
+    binary: bool = False,
+) -> list[TupleRow]:
+    """Run one statement that reads for a tenant, and return its rows: with no other tenant's among them.
+
+    The second wall behind the conditions of the statement itself: where the database has it (`conn.walled`), the
+    statement runs as a role that row-level security holds to this tenant. Role and tenant are set for the transaction
+    alone, which outside of a transaction is this statement, and travel with it: one round trip, and nothing is left
+    behind in a pooler's session.
+    """
+    if not conn.walled:
+        return await _rows(conn, statement, parameters, binary=binary)
+    if conn.behind_pooler or conn.info.transaction_status is not TransactionStatus.IDLE:
+        async with conn.transaction():
+            await conn.execute(_ENTER, [tenant])
+            rows = await _rows(conn, statement, parameters, binary=binary)
+            await conn.execute(_LEAVE)
+            return rows
+    async with conn.pipeline():  # up to its synchronisation, which fetching makes, a pipeline is one transaction
+        await conn.execute(_ENTER, [tenant])
+        return await _rows(conn, statement, parameters, binary=binary)
+
+
+async def _rows(
+    conn: Connection, statement: bytes, parameters: Mapping[str, object] | Sequence[object], *, binary: bool
+) -> list[TupleRow]:
+    async with conn.cursor(binary=binary) as cursor:
+        await cursor.execute(statement, parameters)
+        return await cursor.fetchall()
 
 
 async def the_row(cursor: AsyncCursor[TupleRow]) -> TupleRow:

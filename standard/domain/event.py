@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from standard.domain.answer import Answer, Citation, Decision
+from standard.domain.passage import ScanFinding
 from standard.domain.question import Route
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ class PassagesFound:
     step: int
     passages: tuple[PassageFound, ...]
     duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PassagesScreened:
+    """Passages found that the injection scan flagged, neutralised or quarantined; those it passed are not named."""
+
+    findings: tuple[ScanFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +171,7 @@ EventBody: TypeAlias = (
     | PlanMade
     | QueryIssued
     | PassagesFound
+    | PassagesScreened
     | SufficiencyJudged
     | GuardTripped
     | ContextCompressed

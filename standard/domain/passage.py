@@ -36,7 +36,8 @@ class Passage:
 
     `passage_id` is `<document_id>#<position>`, unique in its collection; `position` counts chunks of a document from 0.
     `title` and `uri` come from the document and are as untrusted as `text`. `content_hash` is of the chunk's text.
-    `verdict` is the stored verdict of the injection scan: pass, flag, neutralise or quarantine.
+    `verdict` is the stored verdict of the injection scan: pass, flag, neutralise or quarantine; where it is not pass,
+    `techniques` are what was found and `rules_version` names the rules that found it.
     """
 
     passage_id: str
@@ -49,6 +50,18 @@ class Passage:
     section_heading: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
     verdict: str = "pass"
+    techniques: tuple[str, ...] = ()
+    rules_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFinding:
+    """A passage that the injection scan did not simply pass, for trace and metrics; a verdict as in Passage."""
+
+    passage_id: str
+    verdict: str
+    techniques: tuple[str, ...] = ()
+    rules_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,8 @@ class SearchResult:
     `candidates` holds the first `depth` (default 20) fused passages including those beyond k: the evidence features
     read them. `term_idf` maps each lexeme of the query to its inverse document frequency in the collection;
     `corpus_size` is the collection's number of passages. `vectors` is (len(candidates), d) float32, the embeddings of
-    the candidates in their order, or None where the backend cannot give them.
+    the candidates in their order, or None where the backend cannot give them. `withheld` are quarantined passages that
+    the search came upon; their text is in none of the others.
     """
 
     passages: tuple[RetrievedPassage, ...]
@@ -97,6 +111,7 @@ class SearchResult:
     corpus_size: int = 0
     vectors: NDArray[np.float32] | None = None
     seconds: StageSeconds = StageSeconds()
+    withheld: tuple[ScanFinding, ...] = ()
 
 
 class Retriever(Protocol):

@@ -50,7 +50,8 @@ class CollectionView:
     """A collection and its active generation. `generation_id` is None while nothing has been ingested.
 
     `distance` is the operator of the HNSW index (inner product where there is none and search is exact). `restricted`:
-    some document is limited to access groups. `chunk_count` is that of the generation.
+    some document is limited to access groups. `chunk_count` is that of the generation. `scan_policy` is the
+    collection's own, "" for the installation's.
     """
 
     collection_id: int
@@ -64,6 +65,7 @@ class CollectionView:
     indexed: bool
     restricted: bool
     seen_at: float
+    scan_policy: str = ""
 
 
 _QUERY = """
@@ -79,7 +81,8 @@ select c.collection_id, g.generation_id, c.text_config, coalesce(g.dimensions, 0
      join pg_opclass opclass on opclass.oid = pg_index.indclass[0]
      where part.inhparent = 'chunk'::regclass
        and pg_get_expr(partition.relpartbound, partition.oid) = format('FOR VALUES IN (%%L)', g.generation_id::text)
-     limit 1)
+     limit 1),
+    coalesce(c.settings ->> 'scan_policy', '')
 from collection c
 left join generation g on g.generation_id = c.active_generation
 where c.tenant = %(tenant)s and c.name = %(name)s
@@ -120,7 +123,7 @@ class CollectionDirectory:
         if row is None:
             self._views.pop((tenant, name), None)
             raise NotFound(f"there is no collection {name!r}; `pointsman ingest --collection NAME` creates one")
-        (collection, generation, text_config, dimensions, embedder, checksum, chunks, restricted, opclass) = row
+        collection, generation, text_config, dimensions, embedder, checksum, chunks, restricted, opclass, policy = row
         return CollectionView(
             collection_id=collection,
             generation_id=generation,
@@ -133,6 +136,7 @@ class CollectionDirectory:
             indexed=opclass is not None,
             restricted=restricted,
             seen_at=now,
+            scan_policy=policy,
         )
 
 

@@ -1,27 +1,28 @@
 """From chunk keys to passages: the statement that reads text, and the last check of who may see it.
 
 Whatever a leg, a link or a tool found passes through here. A chunk that is quarantined or that the scope does not
-allow at this moment is left out, whatever the statement that found it believed.
+allow at this moment is left out, whatever the statement that found it believed. Should this one forget its condition
+as well, row-level security keeps other tenants' rows out of it (tenant_rows).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from standard.domain.passage import Passage
+from standard.database.pool import tenant_rows
+from standard.domain.passage import Passage, ScanFinding
 from standard.domain.text import UntrustedText
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-    from psycopg import AsyncConnection
-    from psycopg.rows import TupleRow
 
+    from standard.database.pool import Connection
     from standard.retrieval.visibility import Visibility
 
 
@@ -30,16 +31,17 @@ class Hydrated:
     """Passages by chunk key, without those that may not be seen; their embeddings where asked for.
 
     `forbidden` counts chunks left out because the scope does not allow their document: a sign that the search that
-    found them ran without the condition it needed.
+    found them ran without the condition it needed. `withheld` are those that the injection scan quarantined.
     """
 
     passages: dict[int, Passage]
     embeddings: dict[int, bytes]
     forbidden: int
+    withheld: tuple[ScanFinding, ...] = ()
 
 
 async def hydrate(
-    conn: AsyncConnection[TupleRow],
+    conn: Connection,
     generation_id: int,
     visible: Visibility,
     keys: Sequence[int],
@@ -50,18 +52,24 @@ async def hydrate(
     if not keys:
         return Hydrated({}, {}, 0)
     parameters = {**visible.parameters, "keys": list(keys), "embeddings": embeddings}
-    async with conn.cursor(binary=True) as cursor:
-        await cursor.execute(_sql(generation_id, visible.clause).encode(), parameters)
-        rows = await cursor.fetchall()
+    statement = _sql(generation_id, visible.clause).encode()
+    rows = await tenant_rows(conn, visible.tenant, statement, parameters, binary=True)
     passages: dict[int, Passage] = {}
     vectors: dict[int, bytes] = {}
     forbidden = 0
-    for key, document_id, position, title, uri, text, heading, content_hash, verdict, metadata, allowed, vector in rows:
+    withheld: list[ScanFinding] = []
+    for row in rows:
+        key, document_id, position, title, uri, text, heading, content_hash, verdict, scan, metadata = row[:11]
+        allowed, vector = row[11:]
+        passage_id = f"{document_id}#{position}"
+        techniques, rules_version = _grounds(scan)
         if not allowed:
             forbidden += 1
-        elif verdict != "quarantine":
+        elif verdict == "quarantine":
+            withheld.append(ScanFinding(passage_id, verdict, techniques, rules_version))
+        else:
             passages[key] = Passage(
-                passage_id=f"{document_id}#{position}",
+                passage_id=passage_id,
                 document_id=document_id,
                 title=UntrustedText(title),
                 uri=uri,
@@ -71,10 +79,19 @@ async def hydrate(
                 section_heading=heading,
                 metadata=metadata,
                 verdict=verdict,
+                techniques=techniques,
+                rules_version=rules_version,
             )
             if vector is not None:
                 vectors[key] = vector
-    return Hydrated(passages, vectors, forbidden)
+    return Hydrated(passages, vectors, forbidden, tuple(withheld))
+
+
+def _grounds(scan: Mapping[str, Any] | None) -> tuple[tuple[str, ...], str]:
+    """Techniques and version of the rules of a stored verdict that is not pass."""
+    if scan is None:
+        return (), ""
+    return tuple(scan.get("techniques", ())), str(scan.get("rules_version", ""))
 
 
 def matrix(embeddings: Sequence[bytes], dimensions: int) -> NDArray[np.float32]:
@@ -89,7 +106,7 @@ def matrix(embeddings: Sequence[bytes], dimensions: int) -> NDArray[np.float32]:
 def _sql(generation_id: int, clause: str) -> str:
     return f"""
 select c.chunk_key, d.document_id, c.position, d.title, d.uri, c.text, c.section_heading, c.content_hash, c.verdict,
-    d.metadata, {clause} as allowed,
+    case when c.verdict <> 'pass' then c.scan end, d.metadata, {clause} as allowed,
     case when wanted.place <= %(embeddings)s then halfvec_send(c.embedding) end
 from unnest(%(keys)s::bigint[]) with ordinality wanted(chunk_key, place)
 join chunk c on c.generation_id = {generation_id} and c.chunk_key = wanted.chunk_key

@@ -6,13 +6,14 @@ id.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pgvector import HalfVector
 
-from standard.database.pool import connection
+from standard.database.pool import connection, tenant_rows
 from standard.domain.errors import NotFound
 from standard.domain.passage import RetrievedPassage
 from standard.domain.text import UntrustedText
@@ -20,6 +21,8 @@ from standard.retrieval.directory import CollectionView
 from standard.retrieval.hydrate import hydrate, passage_keys
 from standard.retrieval.links import link_score, links_sql, names_in
 from standard.retrieval.retriever import searchable
+from standard.sandbox.policy import POLICIES, policed
+from standard.sandbox.scan import cut_unseen, scan_chunk, shipped_scanner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,11 +49,15 @@ _SEPARATOR = re.compile(r"[,;\n|]+")
 
 
 class CorpusReader:
-    """The tools, over the same pool and directory as a retriever."""
+    """The tools, over the same pool and directory as a retriever.
 
-    def __init__(self, pool: Pool, retriever: CorpusRetriever) -> None:
+    `scan_policy` (a key of standard.sandbox.policy.POLICIES) counts for collections without one of their own.
+    """
+
+    def __init__(self, pool: Pool, retriever: CorpusRetriever, *, scan_policy: str = "standard") -> None:
         self._pool = pool
         self._retriever = retriever
+        self._scan_policy = scan_policy
 
     async def search(
         self, scope: Scope, text: str, vector: NDArray[np.float32], *, k: int
@@ -78,8 +85,8 @@ class CorpusReader:
             "k": k,
         }
         async with connection(self._pool) as conn:
-            cursor = await conn.execute(_keyword_sql(view.generation_id, visible.clause).encode(), parameters)
-            rows = await cursor.fetchall()
+            statement = _keyword_sql(view.generation_id, visible.clause).encode()
+            rows = await tenant_rows(conn, visible.tenant, statement, parameters)
         best = rows[0][1] if rows else 1
         found = [(key, float(score) / best, float(score)) for key, score in rows]
         passages = await self._read(view, visible, [key for key, _, _ in found])
@@ -105,8 +112,9 @@ class CorpusReader:
         near = dict(zip(legs.dense.keys[: max(k, SENTENCE_CANDIDATES)], legs.dense.scores, strict=False))
         statement = _sentence_sql(view.generation_id, view.dimensions, view.distance.operator)
         async with connection(self._pool) as conn:
-            cursor = await conn.execute(statement.encode(), {"keys": list(near), "vector": HalfVector(vector)})
-            by_sentence = {key: view.distance.similarity(distance) for key, distance in await cursor.fetchall()}
+            wanted = {"keys": list(near), "vector": HalfVector(vector)}
+            rows = await tenant_rows(conn, scope.tenant, statement.encode(), wanted)
+        by_sentence = {key: view.distance.similarity(distance) for key, distance in rows}
         scores = sorted(((by_sentence.get(key, own), key) for key, own in near.items()), reverse=True)[:k]
         passages = await self._read(view, legs.visible, [key for _, key in scores])
         return tuple(
@@ -154,8 +162,9 @@ class CorpusReader:
     async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
         """Return the parent section of a passage (about 1,000 tokens), with `neighbours` the sections around it too.
 
-        Text of quarantined chunks within it is left out. Raises NotFound where the passage is gone or not for the
-        caller.
+        Text of quarantined chunks within it is left out. What is left is scanned as a whole, since chunks meet in it:
+        it comes without what no reader sees, or empty, where the scan finds cause. Raises NotFound where the passage is
+        gone or not for the caller.
         """
         view, visible = await self._retriever.opened(scope)
         documents, positions = passage_keys([passage.passage_id])
@@ -164,12 +173,14 @@ class CorpusReader:
             wanted = {"document": documents[0], "position": positions[0], "around": neighbours}
             async with connection(self._pool) as conn:
                 statement = _section_sql(view.generation_id, visible.clause)
-                row = await (await conn.execute(statement.encode(), {**visible.parameters, **wanted})).fetchone()
+                rows = await tenant_rows(conn, scope.tenant, statement.encode(), {**visible.parameters, **wanted})
+                row = rows[0] if rows else None
         if row is None:
             raise NotFound("the passage is no longer in the collection; search again")
         start, text, withheld_starts, withheld_ends = row
         spans = list(zip(withheld_starts or (), withheld_ends or (), strict=True))
-        return UntrustedText(without_spans(text, [(first - start, last - start) for first, last in spans]))
+        section = without_spans(text, [(first - start, last - start) for first, last in spans])
+        return UntrustedText(await asyncio.to_thread(_screened, section, view.scan_policy or self._scan_policy))
 
     async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
         """Return those of the first MAX_NAMES names whose words all stand in one passage that the caller may see.
@@ -183,7 +194,7 @@ class CorpusReader:
         parameters = {**visible.parameters, "names": list(by_text), "text_config": view.text_config}
         async with connection(self._pool) as conn:
             statement = _mentioned_sql(view.generation_id, visible.clause)
-            rows = await (await conn.execute(statement.encode(), parameters)).fetchall()
+            rows = await tenant_rows(conn, scope.tenant, statement.encode(), parameters)
         return frozenset(by_text[name] for (name,) in rows)
 
     async def _read(self, view: CollectionView, visible: Visibility, keys: Sequence[int]) -> Mapping[int, Passage]:
@@ -191,6 +202,17 @@ class CorpusReader:
             return {}
         async with connection(self._pool) as conn:
             return (await hydrate(conn, view.generation_id, visible, keys)).passages
+
+
+def _screened(section: str, policy: str) -> str:
+    scan = policed(scan_chunk, POLICIES.get(policy, POLICIES["standard"]), shipped_scanner().version)
+    match scan("", section).verdict:
+        case "quarantine":
+            return ""
+        case "neutralise":
+            return cut_unseen(section)
+        case _:
+            return section
 
 
 def split_keywords(text: str) -> list[str]:

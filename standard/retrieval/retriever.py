@@ -250,6 +250,7 @@ class CorpusRetriever:
                         head.passages | more.passages,
                         head.embeddings | more.embeddings,
                         head.forbidden + more.forbidden,
+                        head.withheld + more.withheld,
                     )
                     start += wanted
         return fused, head, time.perf_counter() - began
@@ -277,6 +278,7 @@ class CorpusRetriever:
             corpus_size=found.corpus_size,
             vectors=matrix(vectors, found.view.dimensions),
             seconds=StageSeconds(dense=found.dense_seconds, lexical=found.lexical_seconds, fuse=fuse_seconds),
+            withheld=head.withheld,
         )
 
     async def _kept_documents(self, visible: Visibility) -> list[int] | None:

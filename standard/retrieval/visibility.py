@@ -23,12 +23,14 @@ _GROUPS = "(d.access_groups = '{}' or d.access_groups && %(groups)s::text[])"
 class Visibility:
     """A condition over the alias `d` (document): of the collection, within the filter, open to one of the groups.
 
-    `filtered` tells whether it holds a metadata filter.
+    `filtered` tells whether it holds a metadata filter. `tenant` is the caller's, for row-level security behind the
+    condition.
     """
 
     clause: str
     parameters: Mapping[str, object] = field(default_factory=dict)
     filtered: bool = False
+    tenant: str = ""
 
     def among(self, document_keys: Sequence[int]) -> Visibility:
         """Return the same condition with the documents named that meet it, so that the planner need not find them."""
@@ -46,4 +48,4 @@ def visibility(scope: Scope, collection_id: int) -> Visibility:
         condition = filter_sql(scope.filter)
         parts.append(f"({condition.clause})")
         parameters |= condition.parameters
-    return Visibility(" and ".join(parts), parameters, filtered=scope.filter is not None)
+    return Visibility(" and ".join(parts), parameters, filtered=scope.filter is not None, tenant=scope.tenant)

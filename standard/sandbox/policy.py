@@ -10,12 +10,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from standard.corpus.scan import ScanVerdict
+from standard.domain.passage import ScanFinding
 from standard.sandbox.scan import VERDICTS, Scanner, spliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from standard.corpus.scan import Scan, ScanVerdict, Verdict
+    from standard.corpus.scan import Scan, Verdict
     from standard.domain.passage import Passage
 
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 class ScanPolicy:
     """Which action each verdict leads to; what could not be read (`oversize`, `nesting`, …) is always quarantined."""
 
+    name: str = "standard"
     flag: Verdict = "flag"
     neutralise: Verdict = "neutralise"
     quarantine: Verdict = "quarantine"
@@ -34,21 +37,33 @@ class ScanPolicy:
         action: Verdict = getattr(self, verdict.verdict)
         return verdict if action == verdict.verdict else replace(verdict, verdict=action)
 
+    def version(self, rules_version: str) -> str:
+        """The version under which verdicts are stored: a policy decides them as the rules do."""
+        return rules_version if self.name == "standard" else f"{rules_version}+{self.name}"
+
 
 _UNREAD = frozenset({"scan-failed", "oversize", "nesting"})
 POLICIES: Mapping[str, ScanPolicy] = {
     "standard": ScanPolicy(),
-    "strict": ScanPolicy(flag="quarantine", neutralise="quarantine"),
-    "audit": ScanPolicy(neutralise="flag", quarantine="flag"),
+    "strict": ScanPolicy("strict", flag="quarantine", neutralise="quarantine"),
+    "audit": ScanPolicy("audit", neutralise="flag", quarantine="flag"),
 }
 """Policies by name. strict: nothing doubtful is delivered. audit: everything is, and recorded."""
 
 
-def policed(scan: Scan, policy: ScanPolicy) -> Scan:
-    """A scanner whose verdicts have been through a policy: what ingest is given."""
+def policed(scan: Scan, policy: ScanPolicy, rules_version: str) -> Scan:
+    """A scanner whose verdicts have been through a policy: what ingest is given.
+
+    A scan that fails withholds the passage it failed of, and no other.
+    """
+    version = policy.version(rules_version)
 
     def judged(title: str, text: str) -> ScanVerdict:
-        return policy.apply(scan(title, text))
+        try:
+            verdict = policy.apply(scan(title, text))
+        except Exception as error:  # noqa: BLE001 - a scanner that fails must not let anything pass, nor stop an ingest
+            verdict = ScanVerdict("quarantine", ("scan-failed",), f"the scan failed: {type(error).__name__}")
+        return replace(verdict, rules_version=version)
 
     return judged
 
@@ -83,12 +98,12 @@ class ScanCache:
 class Admitted:
     """Passages that may be shown, in their order, and those withheld.
 
-    `findings` are (passage id, verdict, techniques) of all that was not simply passed: for trace and metrics.
+    `findings` are of all that was not simply passed: for trace and metrics.
     """
 
     passages: tuple[Passage, ...]
     withheld: tuple[Passage, ...]
-    findings: tuple[tuple[str, str, tuple[str, ...]], ...]
+    findings: tuple[ScanFinding, ...]
 
 
 def admit(
@@ -107,24 +122,40 @@ def admit(
             verdicts[item.passage_id] = max(verdict.verdict, item.verdict, key=_severity)
             techniques.setdefault(item.passage_id, {}).update(dict.fromkeys(verdict.techniques))
     for first, second in _neighbours(passages):
-        found = spliced(scanner, first.text.raw, second.text.raw)
+        action, found = _border(scanner, first, second)
         if found:
             for item in (first, second):
-                verdicts[item.passage_id] = max(verdicts[item.passage_id], "flag", key=_severity)
-                techniques.setdefault(item.passage_id, {}).update(dict.fromkeys(("spliced", *found)))
+                verdicts[item.passage_id] = max(verdicts[item.passage_id], action, key=_severity)
+                techniques.setdefault(item.passage_id, {}).update(dict.fromkeys(found))
     judged = [
-        item if item.verdict == verdicts[item.passage_id] else replace(item, verdict=verdicts[item.passage_id])
+        item
+        if item.verdict == verdicts[item.passage_id] and item.passage_id not in techniques
+        else replace(
+            item,
+            verdict=verdicts[item.passage_id],
+            techniques=tuple(dict.fromkeys((*item.techniques, *techniques.get(item.passage_id, ())))),
+            rules_version=item.rules_version or scanner.version,
+        )
         for item in passages
     ]
     return Admitted(
         passages=tuple(item for item in judged if item.verdict != "quarantine"),
         withheld=tuple(item for item in judged if item.verdict == "quarantine"),
         findings=tuple(
-            (item.passage_id, item.verdict, tuple(techniques.get(item.passage_id, ())))
+            ScanFinding(item.passage_id, item.verdict, item.techniques, item.rules_version or scanner.version)
             for item in judged
             if item.verdict != "pass"
         ),
     )
+
+
+def _border(scanner: Scanner, first: Passage, second: Passage) -> tuple[str, tuple[str, ...]]:
+    """What is found where two passages meet, and what it leads to; both are withheld where one cannot tell."""
+    try:
+        found = spliced(scanner, first.text.raw, second.text.raw)
+    except Exception:  # noqa: BLE001 - a scanner that fails must not let anything pass, nor cost the answer
+        return "quarantine", ("scan-failed",)
+    return "flag", ("spliced", *found) if found else ()
 
 
 def _severity(verdict: str) -> int:

@@ -919,6 +919,7 @@ class Event(_message.Message):
     DEGRADED_FIELD_NUMBER: _builtins.int
     BLOCKED_FIELD_NUMBER: _builtins.int
     COMPLETED_FIELD_NUMBER: _builtins.int
+    SCREENED_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Counts from 1 without gaps. A run that was interrupted goes on from its last recorded event: what was sent after that
     one is sent anew, under the same numbers; `completed` holds the whole answer in any case.
@@ -981,6 +982,10 @@ class Event(_message.Message):
     def completed(self) -> Global___AnswerResponse:
         """The end: the whole answer. A run that waited for input and was continued has one for each part; the last counts."""
 
+    @_builtins.property
+    def screened(self) -> Global___ScreenedEvent:
+        """What the injection scan says of passages that were found."""
+
     def __init__(
         self,
         *,
@@ -1000,12 +1005,13 @@ class Event(_message.Message):
         degraded: Global___DegradedEvent | None = ...,
         blocked: Global___BlockedEvent | None = ...,
         completed: Global___AnswerResponse | None = ...,
+        screened: Global___ScreenedEvent | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "body", b"body", "citation", b"citation", "clarification", b"clarification", "completed", b"completed", "compression", b"compression", "decision", b"decision", "degraded", b"degraded", "escalation", b"escalation", "guard", b"guard", "passages", b"passages", "plan", b"plan", "query", b"query", "sufficiency", b"sufficiency", "token", b"token"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "body", b"body", "citation", b"citation", "clarification", b"clarification", "completed", b"completed", "compression", b"compression", "decision", b"decision", "degraded", b"degraded", "escalation", b"escalation", "guard", b"guard", "passages", b"passages", "plan", b"plan", "query", b"query", "screened", b"screened", "sufficiency", b"sufficiency", "token", b"token"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "body", b"body", "citation", b"citation", "clarification", b"clarification", "completed", b"completed", "compression", b"compression", "decision", b"decision", "degraded", b"degraded", "escalation", b"escalation", "guard", b"guard", "passages", b"passages", "plan", b"plan", "query", b"query", "sequence", b"sequence", "sufficiency", b"sufficiency", "text", b"text", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked", b"blocked", "body", b"body", "citation", b"citation", "clarification", b"clarification", "completed", b"completed", "compression", b"compression", "decision", b"decision", "degraded", b"degraded", "escalation", b"escalation", "guard", b"guard", "passages", b"passages", "plan", b"plan", "query", b"query", "screened", b"screened", "sequence", b"sequence", "sufficiency", b"sufficiency", "text", b"text", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["decision", "plan", "query", "passages", "sufficiency", "guard", "compression", "escalation", "clarification", "token", "citation", "degraded", "blocked", "completed"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["decision", "plan", "query", "passages", "sufficiency", "guard", "compression", "escalation", "clarification", "token", "citation", "degraded", "blocked", "completed", "screened"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1174,6 +1180,64 @@ class PassagesEvent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PassagesEvent: _TypeAlias = PassagesEvent  # noqa: Y015
+
+@_typing.final
+class ScreenedEvent(_message.Message):
+    """Passages found that the injection scan did not simply pass."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Finding(_message.Message):
+        """One passage."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PASSAGE_ID_FIELD_NUMBER: _builtins.int
+        VERDICT_FIELD_NUMBER: _builtins.int
+        TECHNIQUES_FIELD_NUMBER: _builtins.int
+        RULES_VERSION_FIELD_NUMBER: _builtins.int
+        passage_id: _builtins.str
+        """The passage."""
+        verdict: _builtins.str
+        """`flag`: delivered; `neutralise`: delivered without the part; `quarantine`: withheld."""
+        rules_version: _builtins.str
+        """The rules, and the policy where it is not the standard one, that say so."""
+        @_builtins.property
+        def techniques(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """What was found."""
+
+        def __init__(
+            self,
+            *,
+            passage_id: _builtins.str = ...,
+            verdict: _builtins.str = ...,
+            techniques: _abc.Iterable[_builtins.str] | None = ...,
+            rules_version: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["passage_id", b"passage_id", "rules_version", b"rules_version", "techniques", b"techniques", "verdict", b"verdict"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FINDINGS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def findings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScreenedEvent.Finding]:
+        """Those passages."""
+
+    def __init__(
+        self,
+        *,
+        findings: _abc.Iterable[Global___ScreenedEvent.Finding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["findings", b"findings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScreenedEvent: _TypeAlias = ScreenedEvent  # noqa: Y015
 
 @_typing.final
 class SufficiencyEvent(_message.Message):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from standard.corpus.scan import ScanVerdict
-from standard.domain.passage import Passage
+from standard.domain.passage import Passage, ScanFinding
 from standard.domain.text import UntrustedText
 from standard.sandbox.policy import POLICIES, ScanCache, ScanPolicy, admit, policed
 from standard.sandbox.render import render_passages, tag_passages, with_marker
@@ -194,8 +194,9 @@ def test_both_halves_of_a_spliced_order_are_flagged_and_stay_in_their_sections()
     ]
     admitted = admit(halves, SCANNER)
     assert [item.verdict for item in admitted.passages] == ["flag", "flag", "pass"]
-    assert [item[0] for item in admitted.findings] == ["d#0", "d#1"]
-    assert all("spliced" in techniques for _, _, techniques in admitted.findings)
+    assert [item.passage_id for item in admitted.findings] == ["d#0", "d#1"]
+    assert all("spliced" in item.techniques for item in admitted.findings)
+    assert all("spliced" in item.techniques for item in admitted.passages[:2])
 
 
 def test_neighbours_in_a_document_are_read_together_whatever_order_they_come_in() -> None:
@@ -211,7 +212,7 @@ def test_a_quarantined_passage_is_withheld_and_named() -> None:
     admitted = admit([passage(0, "a.", verdict="quarantine"), passage(1, "b.")], SCANNER)
     assert [item.passage_id for item in admitted.passages] == ["d#1"]
     assert [item.passage_id for item in admitted.withheld] == ["d#0"]
-    assert admitted.findings == (("d#0", "quarantine", ()),)
+    assert admitted.findings == (ScanFinding("d#0", "quarantine", (), shipped_scanner().version),)
     prompt = with_marker(
         lambda marker: render_passages(tag_passages([passage(0, "secret text", verdict="quarantine")]), marker)
     )
@@ -246,7 +247,7 @@ def test_policies_decide_what_a_verdict_leads_to() -> None:
     assert POLICIES["strict"].apply(ScanVerdict("flag", ("override",))).verdict == "quarantine"
     assert POLICIES["audit"].apply(ScanVerdict("quarantine", ("forged-delimiter",))).verdict == "flag"
     assert POLICIES["audit"].apply(ScanVerdict("quarantine", ("oversize",))).verdict == "quarantine"
-    assert policed(scan_chunk, POLICIES["strict"])("", ORDERS[0]).verdict == "quarantine"
+    assert policed(scan_chunk, POLICIES["strict"], "rules")("", ORDERS[0]).verdict == "quarantine"
     assert ScanPolicy().apply(ScanVerdict("neutralise", ("unseen",))).verdict == "neutralise"
 
 

@@ -16,7 +16,6 @@ from standard.context import (
     plan_call,
     recent_turns,
     shortened,
-    usable,
 )
 from standard.domain.answer import StopReason
 from standard.domain.passage import RetrievedPassage
@@ -26,6 +25,7 @@ from standard.llm.config import Price
 from standard.llm.tokens import estimate_tokens
 from standard.prompts import answer_messages
 from standard.sandbox.render import with_marker
+from standard.screening import screen_passages
 from tests.support.ferry_passages import found, retrieved
 
 QUESTION = Question(UntrustedText("How strong may the wind be?"))
@@ -132,4 +132,9 @@ def test_a_shortened_text_is_its_beginning(text: str, tokens: int) -> None:
 
 def test_quarantined_passages_are_not_usable() -> None:
     passages = (retrieved("wind", verdict="quarantine"), retrieved("crew", 1, verdict="flag"))
-    assert [item.passage.document_id for item in usable(passages)] == ["crew"]
+    screened = screen_passages(passages)
+    assert [item.passage.document_id for item in screened.passages] == ["crew"]
+    assert [(item.passage_id, item.verdict) for item in screened.findings] == [
+        (passages[0].passage.passage_id, "quarantine"),
+        (passages[1].passage.passage_id, "flag"),
+    ]

@@ -1,0 +1,45 @@
+"""Which passages of a search may be shown, and what the injection scan has to say of them: before a prompt is planned.
+
+Verdicts were stored at ingest; here they are read, and the borders are looked at where two passages meet. A passage
+whose border cannot be looked at is left out, alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from standard.domain.passage import RetrievedPassage, ScanFinding
+from standard.sandbox.policy import admit
+from standard.sandbox.scan import shipped_scanner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from standard.domain.passage import SearchResult
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """Passages that may be shown, in their order, and findings on these and on those that were withheld."""
+
+    passages: tuple[RetrievedPassage, ...]
+    findings: tuple[ScanFinding, ...]
+
+
+def screen(found: SearchResult) -> Screened:
+    """Screen what a search brought; its `withheld` are among the findings."""
+    screened = screen_passages(found.passages)
+    return replace(screened, findings=(*screened.findings, *found.withheld))
+
+
+def screen_passages(found: Sequence[RetrievedPassage]) -> Screened:
+    """Screen passages that will stand in a prompt together, in an order near to this one."""
+    admitted = admit([item.passage for item in found], shipped_scanner())
+    verdicts = {passage.passage_id: passage for passage in admitted.passages}
+    kept: list[RetrievedPassage] = []
+    for item in found:
+        passage = verdicts.get(item.passage.passage_id)
+        if passage is not None:
+            kept.append(item if passage is item.passage else replace(item, passage=passage))
+    return Screened(tuple(kept), admitted.findings)
