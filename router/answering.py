@@ -87,10 +87,10 @@ def resume_handler(parts: AgenticParts) -> ResumeHandler | None:
     if parts.checkpointer is None:
         return None
 
-    async def handle(question: Question, *, emit: Emit, reply: str) -> RouteResult:
+    async def handle(question: Question, *, emit: Emit, replies: Sequence[str]) -> RouteResult:
         thread = thread_of(question.scope.tenant, question.request_id)
         with translated_errors():
-            return await resume_agentic(question, parts=parts, emit=emit, thread=thread, user_input=reply)
+            return await resume_agentic(question, parts=parts, emit=emit, thread=thread, replies=replies)
 
     return handle
 

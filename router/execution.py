@@ -228,7 +228,7 @@ class Execution:
             return None
         before = len(run.events)
         try:
-            result = await resume(self._question, emit=self._emit, reply=self._replies[-1] if self._replies else "")
+            result = await resume(self._question, emit=self._emit, replies=self._replies)
         except FailedPrecondition as error:
             if run.reply or len(run.events) > before:
                 raise
@@ -326,6 +326,8 @@ class Execution:
         decision = decide(look.signals, self._circumstances(), policy)
         clock.decide += time.perf_counter() - at
         parts.metrics.decided(decision, clock.decide)
+        if parts.drift is not None:
+            parts.drift.note(look.signals, look.vector)
         await self._emit(DecisionMade(decision))
         waited = time.perf_counter() - clock.started
         parts.metrics.first_event_seconds.labels(decision.route.value).observe(waited)

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from classifier.drift import Reference
     from router.decide import Signals
     from router.journal.store import Journal
     from router.policy import PolicyStore
     from router.routing_models import TextReading
     from router.settings import Settings
+    from router.telemetry.drift import DriftWatch
     from router.telemetry.metrics import Metrics
     from standard.domain.event import Emit
     from standard.domain.outcome import RouteResult
@@ -29,6 +31,16 @@ class RoutingModels(Protocol):
     @property
     def version(self) -> str:
         """Version of the artifact."""
+        ...
+
+    @property
+    def reference(self) -> Reference | None:
+        """What live traffic is compared with; None for a model that was made without."""
+        ...
+
+    @property
+    def knows_vectors(self) -> bool:
+        """Whether the reference is of the embedder in use."""
         ...
 
     async def read(self, question: Question) -> TextReading:
@@ -61,10 +73,11 @@ class RouteHandler(Protocol):
 class ResumeHandler(Protocol):
     """Goes on with a run of the agentic route from its checkpoint."""
 
-    async def __call__(self, question: Question, *, emit: Emit, reply: str) -> RouteResult:
-        """Answer; `reply` is the user's answer to the clarification for which the run waits, or "".
+    async def __call__(self, question: Question, *, emit: Emit, replies: Sequence[str]) -> RouteResult:
+        """Answer; `replies` are all the user's answers to the run's clarifications so far, in order.
 
-        Raises FailedPrecondition where there is nothing that it could go on from.
+        Raises FailedPrecondition where there is nothing that it could go on from, AlreadyExists where the run is of
+        another question or went on with another reply.
         """
         ...
 
@@ -74,7 +87,7 @@ class GatewayParts:
     """What the gateway is made of.
 
     `models` returns None while no routing model is ready; `resume` is None where no checkpoints are kept: a run can't
-    wait for its user then.
+    wait for its user then. `drift` is None where nobody watches the traffic.
     """
 
     embed: Callable[[str], Awaitable[NDArray[np.float32]]]
@@ -88,3 +101,4 @@ class GatewayParts:
     metrics: Metrics
     settings: Settings
     resume: ResumeHandler | None = None
+    drift: DriftWatch | None = None

@@ -15,7 +15,7 @@ from agentic.checkpoint import open_checkpointer
 from agentic.run import answer_agentic, resume_agentic
 from standard.database.pool import DatabaseConfig, Pool, connection, open_pool
 from standard.domain.answer import Outcome, StopReason
-from standard.domain.errors import FailedPrecondition
+from standard.domain.errors import AlreadyExists, FailedPrecondition
 from standard.domain.event import ClarificationAsked, EventBody, PassagesFound, QueryIssued, SufficiencyJudged
 from standard.domain.outcome import RouteResult
 from standard.domain.question import Question
@@ -64,11 +64,11 @@ async def begin(pool: Pool, llm: OpenAiLlm, emit: Collected, text: str = QUESTIO
     )
 
 
-async def go_on(pool: Pool, llm: OpenAiLlm, emit: Collected, user_input: str = "") -> RouteResult:
+async def go_on(pool: Pool, llm: OpenAiLlm, emit: Collected, *replies: str, text: str = QUESTION) -> RouteResult:
     """As another replica would: everything made anew but the database."""
     parts = await parts_over(pool, llm, ships())
-    question = Question(UntrustedText(QUESTION), top_k=1)
-    return await resume_agentic(question, parts=parts, emit=emit, thread=THREAD, user_input=user_input)
+    question = Question(UntrustedText(text), top_k=1)
+    return await resume_agentic(question, parts=parts, emit=emit, thread=THREAD, replies=replies)
 
 
 async def test_a_clarification_waits_and_the_run_continues_with_the_answer(
@@ -104,8 +104,40 @@ async def test_a_waiting_run_needs_an_input_and_an_unknown_one_is_refused(
     parts = await parts_over(pool, llm, ships())
     with pytest.raises(FailedPrecondition, match="no run to resume"):
         await resume_agentic(
-            Question(UntrustedText(QUESTION)), parts=parts, emit=Collected(), thread="7:default:other", user_input="x"
+            Question(UntrustedText(QUESTION)), parts=parts, emit=Collected(), thread="7:default:other", replies=["x"]
         )
+
+
+async def test_another_question_under_the_same_name_is_not_answered_by_the_run(
+    pool: Pool, server: ModelServer, llm: OpenAiLlm
+) -> None:
+    server.script = [reply(0.3, "ask", question="Which Razorbill?")]
+    await begin(pool, llm, Collected())
+    with pytest.raises(AlreadyExists, match="another question"):
+        await go_on(pool, llm, Collected(), "the ship", text="How long is Kittiwake?")
+    assert len(server.requests) == 1
+
+
+async def test_a_second_clarification_takes_the_second_reply_and_none_but_the_first_comes_before_it(
+    pool: Pool, server: ModelServer, llm: OpenAiLlm
+) -> None:
+    server.script = [
+        reply(0.3, "ask", question="Which Razorbill?"),
+        reply(0.3, "ask", question="Her captain, or her builder?"),
+        HOP,
+        DONE,
+        ANSWER,
+    ]
+    await begin(pool, llm, Collected())
+    waiting = await go_on(pool, llm, Collected(), "the ship")
+    assert waiting.clarification == "Her captain, or her builder?"
+    with pytest.raises(FailedPrecondition, match="waits for an answer"):
+        await go_on(pool, llm, Collected(), "the ship")  # as after a crash: the first reply is not the second one's
+    with pytest.raises(AlreadyExists, match="another reply"):
+        await go_on(pool, llm, Collected(), "the bird", "the captain")
+    assert len(server.requests) == 2
+    result = await go_on(pool, llm, Collected(), "the ship", "the captain")
+    assert result.text == "She was born in 1970."
 
 
 async def test_a_finished_run_leaves_nothing_in_the_database(pool: Pool, server: ModelServer, llm: OpenAiLlm) -> None:
