@@ -85,4 +85,7 @@ def _past_query(query: IssuedQuery, state: RunState) -> str:
 
 def refused_proposals(state: RunState) -> list[str]:
     """What was proposed since the last action and why it was refused."""
-    return [f"{item.action} “{item.query}” was refused: {item.reason}" for item in state.recent_refusals]
+    return [
+        f"{item.action}{f' “{item.query}”' if item.query else ''} was refused: {item.reason}"
+        for item in state.recent_refusals
+    ]

@@ -27,4 +27,4 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
         return ALLOW
     if proposal.action.neighbours and not held.neighbours:
         return ALLOW
-    return Refuse(f"source [{held.ref}] was already read; its text is above")
+    return Refuse(f"source S{held.ref} was already read; its section was shown in full")

@@ -38,7 +38,7 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
             return Refuse("no source was named")
         unknown = [ref for ref in refs if state.evidence.by_ref(ref) is None]
         if unknown:
-            return Refuse(f"there is no source [{unknown[0]}]")
+            return Refuse(f"there is no source S{unknown[0]}")
     if isinstance(action, Plan):
         return _check_plan(action)
     return ALLOW

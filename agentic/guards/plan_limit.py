@@ -23,5 +23,5 @@ MAX_PLANS = 3
 def check(state: RunState, proposal: Proposal) -> Verdict:
     """Refuse a plan beyond the first and two re-plans."""
     if isinstance(proposal.action, Plan) and state.plans_made >= MAX_PLANS:
-        return Refuse(f"{MAX_PLANS} plans were made; search with the last one or finish")
+        return Refuse(f"{MAX_PLANS} plans were made and no further one is taken; the last one stands")
     return ALLOW

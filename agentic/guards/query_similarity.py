@@ -108,4 +108,4 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
         in_row += 1
     if in_row >= state.settings.guards.max_similar_in_row:
         return Stop(StopReason.NO_PROGRESS, f"the same was asked again after a refusal; {reasons[0]}")
-    return Refuse(f"{reasons[0]}. Ask for something else, or declare the information insufficient.")
+    return Refuse(f"{reasons[0]}. Ask for something else, or end the search if nothing else is promising.")

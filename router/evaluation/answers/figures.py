@@ -17,7 +17,7 @@ import numpy as np
 from classifier.measures import auc
 from router.evaluation.answers.failures import counted, support_met
 from router.evaluation.answers.record import ASKED, SINGLE_SHOT, budget_arm
-from router.evaluation.metrics import distinct, paired_bootstrap, score
+from router.evaluation.metrics import Difference, distinct, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,18 +145,14 @@ def _against(ours: Mapping[tuple[str, str], Record], single: Mapping[tuple[str, 
         return {}
     theirs = [other for _, other in pairs]
     rows = [(quality_of(record), quality_of(other)) for record, other in pairs]
-    differences = {}
-    for metric in QUALITY:
-        both = [(one[metric], two[metric]) for one, two in rows]
-        known = [(one, two) for one, two in both if one is not None and two is not None]
-        differences[metric] = _difference(known) if known else None
+    gaps = {metric: [_gap(one[metric], two[metric]) for one, two in rows] for metric in QUALITY}
     costs = {
         "billed_tokens": _mean(float(record.billed_tokens) for record in theirs),
         "abstained_answerable": _mean(float(record.abstained) for record in theirs),
     }
     return {
         "single_shot": {**quality(theirs), **costs},
-        "difference": differences,
+        "difference": _differences(gaps),
         "equal_passages": {
             **{str(count): _equal(pairs, [count] * len(pairs)) for count in EQUAL_PASSAGES},
             "as_acquired": _equal(pairs, [record.shown for record, _ in pairs]),
@@ -176,7 +172,7 @@ def _equal(pairs: Sequence[tuple[Record, Record]], counts: Sequence[int]) -> dic
     return {
         "recall": fmean(one for one, _ in both),
         "single_shot": fmean(two for _, two in both),
-        "difference": _difference(both),
+        "difference": _differences({"recall": [one - two for one, two in both]})["recall"],
     }
 
 
@@ -192,9 +188,30 @@ def _budget(arm: Mapping[tuple[str, str], Record], single: Mapping[tuple[str, st
     return {**figures, "difference": found["difference"]} if found else figures
 
 
-def _difference(pairs: Sequence[tuple[float, float]]) -> dict[str, float]:
-    ours, theirs = zip(*pairs, strict=True)
-    return asdict(paired_bootstrap(ours, theirs, resamples=_RESAMPLES))
+def _gap(ours: float | None, theirs: float | None) -> float:
+    return np.nan if ours is None or theirs is None else ours - theirs
+
+
+def _differences(gaps: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float] | None]:
+    """The mean of each column's gaps with its percentile bootstrap interval; NaN is a question without the metric.
+
+    All columns are resampled at once: a resample is how often it draws each question.
+    """
+    table = np.array(list(gaps.values())).T
+    known = ~np.isnan(table)
+    filled = np.where(known, table, 0.0)
+    count = len(table)
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=_RESAMPLES).astype(np.float32)
+    sums, sizes = drawn @ filled.astype(np.float32), drawn @ known.astype(np.float32)
+    found: dict[str, dict[str, float] | None] = {}
+    for at, name in enumerate(gaps):
+        means = sums[sizes[:, at] > 0, at] / sizes[sizes[:, at] > 0, at]
+        if not known[:, at].any() or not len(means):
+            found[name] = None
+            continue
+        low, high = np.quantile(means, [0.025, 0.975])
+        found[name] = asdict(Difference(float(filled[:, at].sum() / known[:, at].sum()), float(low), float(high)))
+    return found
 
 
 def _share(cited: Sequence[str], support: Sequence[Sequence[str]]) -> float:

@@ -65,6 +65,16 @@ def test_ours_and_single_shot_are_compared_on_the_same_questions_at_equal_passag
     assert figures["questions"] == 2
 
 
+def test_an_interval_holds_the_mean_and_a_metric_that_no_question_has_is_none() -> None:
+    records = [record(id=str(n), f1=n / 10, em=None) for n in range(10)]
+    alone = [record(id=str(n), arm=SINGLE_SHOT, f1=0.2, em=None) for n in range(10)]
+    found = figures_of([*records, *alone], ())["difference"]
+    assert found["em"] is None
+    assert found["f1"]["mean"] == pytest.approx(0.25)
+    assert found["f1"]["low"] < 0.25 < found["f1"]["high"]
+    assert 0.2 < found["f1"]["high"] - found["f1"]["low"] < 0.5  # the standard error is 0.09
+
+
 def test_each_budget_has_figures_of_its_own_and_unasked_ones_have_none() -> None:
     figures = figures_of([record(), record(arm=budget_arm(1), acquired=("x",), shown=1)], (1, 8))
     assert set(figures["budgets"]) == {"1"}
