@@ -47,6 +47,7 @@ from router.routing_models import ModelLoader
 from router.serverlock import RunningServer, server_lock
 from router.settings import BadSettings
 from router.tasks import task_group
+from router.telemetry.drift import DriftWatch
 from router.telemetry.llm import LlmMetrics
 from router.telemetry.metrics import Metrics
 from standard.corpus.collections import EmbedderIdentity, ensure_collection
@@ -96,6 +97,7 @@ class Application:
     agentic: AgenticParts
     metrics: Metrics
     health: Health
+    drift: DriftWatch
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -167,6 +169,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             pool if llm is not None and journal.consent == "text" else None,
             allowed_addresses(settings),
         )
+        drift = DriftWatch(models.current, metrics)
         parts = GatewayParts(
             embed=embed,
             retriever=retriever,
@@ -179,6 +182,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             metrics=metrics,
             settings=settings,
             resume=resume_handler(agentic),
+            drift=drift,
         )
         gateway = await stack.enter_async_context(Gateway(parts))
         health = Health(_probes(pool, embed, models, llm), health_aio.HealthServicer(), metrics)
@@ -196,6 +200,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             agentic,
             metrics,
             health,
+            drift,
         )
 
 
@@ -265,6 +270,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
             group.create_task(health.follow()),
             group.create_task(application.policies.follow()),
             group.create_task(_purge_forever(application)),
+            group.create_task(application.drift.follow()),
         ]
         try:
             yield bound

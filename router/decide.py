@@ -18,7 +18,7 @@ class Signals:
 
     `text` and `evidence` are the single models' (None: did not speak); `combined` is calibrated over both where
     evidence is there, else it is the text's. `knows_language` is False where the embedder can't do the question's
-    language.
+    language. `adapted_by` are the log-odds that adaptation to own labels added to `combined`.
     """
 
     text: float | None = None
@@ -26,6 +26,7 @@ class Signals:
     combined: float | None = None
     model_version: str = ""
     knows_language: bool = True
+    adapted_by: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

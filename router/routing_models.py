@@ -17,6 +17,7 @@ import structlog
 
 from classifier.artifact import SHIPPED, Embedder, read_artifact
 from classifier.decision_model import DecisionModel, decision_model_of
+from classifier.drift import Reference, reference_of
 from classifier.encoder import TextEncoder, text_encoder_of
 from classifier.errors import ArtifactDamaged, BadVector, ClassifierError
 from classifier.language import reads_as_english
@@ -64,7 +65,8 @@ class LoadedModels:
 
     `decision` is None where the configured embedder is not the one it was trained on: then the text decides alone.
     `before` is the text model that `text` was adapted from, None for one that was not adapted; `encode` gives the text
-    encoder's vector of a question, `embed_many` embeds the parts of a question in one batch.
+    encoder's vector of a question, `embed_many` embeds the parts of a question in one batch. `reference` is what live
+    traffic is compared with, None for a model that was made without.
     """
 
     version: str
@@ -74,6 +76,12 @@ class LoadedModels:
     before: TextModel | None
     decision: DecisionModel | None
     embed_many: EmbedMany | None
+    reference: Reference | None = None
+
+    @property
+    def knows_vectors(self) -> bool:
+        """Whether the reference for drift is of the embedder in use."""
+        return self.decision is not None
 
     async def read(self, question: Question) -> TextReading:
         """Read the question's text; needs nothing else, so it may go on beside embedding and search."""
@@ -91,6 +99,7 @@ class LoadedModels:
             combined=probability,
             model_version=self.version,
             knows_language=reading.knows_language,
+            adapted_by=reading.shift,
         )
 
     async def signals(self, reading: TextReading, vector: NDArray[np.float32], first: SearchResult) -> Signals:
@@ -105,6 +114,7 @@ class LoadedModels:
             evidence=self.decision.evidence.probability(evidence),
             combined=sigmoid(self.decision.incomplete_logit(evidence, reading.surface) + reading.shift),
             model_version=self.version,
+            adapted_by=reading.shift,
         )
 
     async def explain(self, question: Question) -> list[tuple[str, float]]:
@@ -183,6 +193,7 @@ def load_models(folder: Path, embedder: Embedder, embed_many: EmbedMany | None =
             before=text_model_of(artifact, encoder.dimension, "before") if "before" in artifact.manifest else None,
             decision=_decision(artifact, embedder),
             embed_many=embed_many,
+            reference=reference_of(artifact),
         )
     except ClassifierError as error:
         raise Damaged(error.message) from None

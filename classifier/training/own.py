@@ -77,8 +77,10 @@ def train_from_labels(
     report = _report(labels, outcome, str(manifest["version"]), output)
     manifest["adaptation"] = {key: report[key] for key in ("adapted", "labels", "before", "after", "strength")}
     rows = {name: arrays[name] for name in arrays if name.startswith(("row_", "own_"))}
-    models = {name: arrays[name] for name in arrays if name not in rows}
-    write_artifact(output, manifest, {"model.npz": models, "rows.npz": rows}, _card(base, report), artifact.blobs)
+    reference = {name: arrays[name] for name in arrays if name.startswith("reference_")}
+    models = {name: arrays[name] for name in arrays if name not in rows and name not in reference}
+    files = {"model.npz": models, "rows.npz": rows} | ({"reference.npz": reference} if reference else {})
+    write_artifact(output, manifest, files, _card(base, report), artifact.blobs)
     progress(1.0)
     return report
 

@@ -1,7 +1,8 @@
-"""Make the routing model that ships: `python -m router.evaluation.ship looks|build`, from a source checkout.
+"""Make the routing model that ships: `python -m router.evaluation.ship looks|build|refer`, from a source checkout.
 
 looks  asks every question of the sets through the real retriever and keeps the rows (no text of questions or documents)
 build  fits text model and decision on our questions, the tuned encoder and those rows, and writes the artifact
+refer  makes the reference for drift anew from the rows that an artifact keeps, and leaves its models as they are
 
 The encoder comes from `python -m classifier.training.tune`. Nothing that a user runs needs this module.
 """
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from classifier.artifact import SHIPPED, Embedder, write_artifact
+from classifier.artifact import CARD, SHIPPED, Embedder, read_artifact, write_artifact
 from classifier.encoder import MODEL, TOKENIZER, TextEncoder, open_encoder
 from classifier.surface import surface_features
 from classifier.training.card import model_card
 from classifier.training.decision import Rows, fit_decision
 from classifier.training.keys import key_number, question_key
+from classifier.training.reference import reference_arrays
 from classifier.training.rows import own_questions
 from classifier.training.ship import (
     ALONE,
@@ -32,6 +34,7 @@ from classifier.training.ship import (
     fit_text,
     manifest_of,
     row_arrays,
+    rows_from,
     text_figures,
 )
 from router.evaluation.looks import look_at
@@ -117,8 +120,30 @@ def build(looks: Path, tuned: Path, output: Path, *, date: str) -> dict[str, Any
             "decision": list(names),
         },
     )
-    write_artifact(output, manifest, {"model.npz": models, "rows.npz": kept}, model_card(manifest), blobs)
+    reference = reference_arrays(rows, decision.incomplete.held_out, text.held_out)
+    write_artifact(
+        output,
+        manifest,
+        {"model.npz": models, "rows.npz": kept, "reference.npz": reference},
+        model_card(manifest),
+        blobs,
+    )
     return manifest
+
+
+def refer(folder: Path) -> None:
+    """Write the artifact anew with a reference made of its rows."""
+    artifact = read_artifact(folder)
+    arrays = {name: array for name, array in artifact.arrays.items() if not name.startswith("reference_")}
+    rows = rows_from(arrays, [str(name) for name in artifact.manifest["rows"]["sets"]])
+    held_out = fit_decision(rows).incomplete.held_out
+    reference = reference_arrays(rows, held_out, arrays["own_held_out"].astype(np.float64))
+    kept = {name: array for name, array in arrays.items() if name.startswith(("row_", "own_"))}
+    models = {name: array for name, array in arrays.items() if name not in kept}
+    manifest = {key: value for key, value in artifact.manifest.items() if key not in {"format", "files"}}
+    card = (folder / CARD).read_text(encoding="utf-8")
+    files = {"model.npz": models, "rows.npz": kept, "reference.npz": reference}
+    write_artifact(folder, manifest, files, card, artifact.blobs)
 
 
 def _tuned_questions(encoder: TextEncoder, held_out: dict[int, list[float]]) -> TunedQuestions:
@@ -159,7 +184,7 @@ def _rows(folder: Path, held_out: dict[int, list[float]]) -> tuple[Rows, Any, li
 
 
 def main() -> None:
-    """Run one of the two steps."""
+    """Run one of the steps."""
     parser = argparse.ArgumentParser(description="Make the routing model that ships.")
     steps = parser.add_subparsers(dest="step", required=True)
     looks = steps.add_parser("looks")
@@ -170,9 +195,13 @@ def main() -> None:
     fitting.add_argument("--looks", type=Path, required=True)
     fitting.add_argument("--tuned", type=Path, required=True)
     fitting.add_argument("--output", type=Path, default=SHIPPED)
+    referring = steps.add_parser("refer")
+    referring.add_argument("--output", type=Path, default=SHIPPED)
     given = parser.parse_args()
     if given.step == "looks":
         asyncio.run(collect(given.sets, given.output, given.data_directory))
+    elif given.step == "refer":
+        refer(given.output)
     else:
         build(given.looks, given.tuned, given.output, date=datetime.now(UTC).date().isoformat())
 

@@ -4,8 +4,8 @@ Prevents a registry that grows with every tenant, and one in which the first fif
 floods the gateway in the afternoon. Requests are counted by SpaceSaving (Metwally, Agrawal and El Abbadi, "Efficient
 computation of frequent and top-k elements in data streams", 2005): `watched` counters; a tenant without one takes the
 smallest and inherits its count, which is remembered as its possible error. Counts are halved every `ageing` requests,
-so that "busiest" means of late. A tenant takes the label of the least busy one only when what it surely asked exceeds that
-one's count by half, so labels do not change hands back and forth.
+so that "busiest" means of late. A tenant takes the label of the least busy one only when what it surely asked exceeds
+that one's count by half, so labels do not change hands back and forth.
 
 Who loses its label goes on under `other`, and its own series ends; what was counted under it is not moved, since a jump
 of `other` would look like traffic. Who gets it back starts at 0, which Prometheus takes for a restart.
