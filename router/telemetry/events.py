@@ -39,6 +39,6 @@ def count_event(metrics: Metrics, body: EventBody) -> None:
             metrics.compressions.inc()
             metrics.context_tokens.observe(body.tokens_after)
         case CitationMade():
-            metrics.citations.labels("kept").inc()
+            metrics.citations.labels("moved" if body.citation.moved else "kept").inc()
         case _:
             pass

@@ -37,8 +37,8 @@ class QuotedPassage:
         best = max(self._sentences, key=lambda item: _dice(wanted, total, item[1]))
         return _dice(wanted, total, best[1]), best[0]
 
-    def cite(self, span: tuple[int, int], answer: tuple[int, int]) -> Citation:
-        """The citation of this span of the passage for that span of an answer."""
+    def cite(self, span: tuple[int, int], answer: tuple[int, int], *, moved: bool = False) -> Citation:
+        """The citation of this span of the passage for that span of an answer; `moved` as in Citation."""
         passage = self.passage
         return Citation(
             passage_id=passage.passage_id,
@@ -50,6 +50,7 @@ class QuotedPassage:
             answer_end=answer[1],
             passage_start=span[0],
             passage_end=span[1],
+            moved=moved,
         )
 
 

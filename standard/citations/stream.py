@@ -2,14 +2,16 @@
 
 A citation supports what stands before its marker: the sentence, and sentences before it in the same line that have no
 marker of their own. A marker at the start of a line (or of the answer) supports the sentence after it. A tag that names
-no source is dropped and counted.
+no source is dropped and counted. Where none of the sources that a marker names shares anything with its claim while
+another says nearly the same, the citation moves there: models miscount their sources.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from standard.citations.attribute import LEAST_SHARED
 from standard.citations.markers import Marker, MarkerParser
 from standard.citations.quote import QuotedPassage
 from standard.sentences import sentence_spans
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _LEAD = re.compile(r"(?:[\s.,;:!?…)\]»”’*_]|[-+•>#]+\s|\d{1,3}[.)]\s)*")
 _WORD = re.compile(r"\w")
+_Match: TypeAlias = tuple[float, tuple[int, int]]
 
 
 class CitationStream:
@@ -108,11 +111,26 @@ class CitationStream:
 
     def _make(self, numbers: tuple[int, ...], span: tuple[int, int]) -> Iterator[Citation]:
         claim = self._text[slice(*span)]
-        for number in numbers:
+        matches = {number: self._sources[number].best_match(claim) for number in numbers}
+        moved = self._better(claim, matches)
+        if moved:
+            self.dropped += len(matches) - 1
+            matches = moved
+        for number, (_, quoted) in matches.items():
             source = self._sources[number]
             if (source.passage.passage_id, *span) in self._seen:
                 continue
             self._seen.add((source.passage.passage_id, *span))
-            citation = source.cite(source.best_match(claim)[1], span)
+            citation = source.cite(quoted, span, moved=bool(moved))
             self.citations.append(citation)
             yield citation
+
+    def _better(self, claim: str, named: dict[int, _Match]) -> dict[int, _Match]:
+        """Return the source that bears the claim out, with its match, where no named one does; else nothing."""
+        if max(shared for shared, _ in named.values()) > 0.0:
+            return {}
+        others = {number: source.best_match(claim) for number, source in self._sources.items() if number not in named}
+        best = max(others, key=lambda number: others[number][0], default=None)
+        if best is None or others[best][0] < LEAST_SHARED:
+            return {}
+        return {best: others[best]}

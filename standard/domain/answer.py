@@ -80,7 +80,8 @@ class Decision:
 class Citation:
     """Part of an answer and the part of a passage that supports it; spans in code points, half-open.
 
-    `quote` is verbatim passage text, equal to passage[passage_start:passage_end].
+    `quote` is verbatim passage text, equal to passage[passage_start:passage_end]. `moved`: the model named another
+    passage, which bears nothing of the claim out.
     """
 
     passage_id: str
@@ -92,6 +93,7 @@ class Citation:
     answer_end: int
     passage_start: int
     passage_end: int
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

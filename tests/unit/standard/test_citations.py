@@ -200,6 +200,29 @@ def test_unknown_tags_are_counted() -> None:
     assert whole("A [S7]. B [S1, S8]. C [S9][S9].").dropped == 4
 
 
+def test_a_citation_moves_to_the_source_that_says_it_when_the_named_one_says_nothing_of_it() -> None:
+    stream = whole("Refunds are paid within 14 days [S2]. Two officers are on the bridge at night [S2].")
+    assert [(c.document_id, c.moved) for c in stream.citations] == [("wind", True), ("crew", False)]
+    assert stream.citations[0].quote == "Refunds are paid within 14 days."
+    assert stream.dropped == 0
+    both_wrong = whole("Refunds are paid within 14 days [S2, S3].")
+    assert [(c.document_id, c.moved) for c in both_wrong.citations] == [("wind", True)]
+    assert both_wrong.dropped == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Refunds are paid within 14 days [S1, S2].",  # one of the two says it
+        "Geld kommt zurueck [S2].",  # nobody says it in these words
+        "At night refunds are paid [S2].",  # the named one says a part of it
+    ],
+)
+def test_a_citation_stays_where_it_is_not_plainly_wrong(text: str) -> None:
+    assert not any(citation.moved for citation in whole(text).citations)
+    assert len(whole(text).citations) == text.count("S")
+
+
 def test_a_flood_of_tags_is_bounded() -> None:
     numbers = next(piece for piece in MarkerParser({1}).feed("A [S1-S9999].") if isinstance(piece, Marker)).numbers
     assert len(numbers) <= 40
