@@ -17,8 +17,8 @@ ARGS ?=
 
 export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
 
-.PHONY: help setup setup-dev setup-models demo serve test test-models test-data test-security bench check format lock \
-	protos clean
+.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-data test-security bench check format lock \
+	protos dashboards image-steps clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,8 @@ $(VENV)/.models: requirements/models.txt $(VENV)/.dev
 
 setup: $(VENV)/.serve ## Install what serving and the demo need (no torch).
 setup-dev: $(VENV)/.dev ## Install what the tests need as well (no torch).
+setup-tools: ## Get the servers that tests of deploy/ run (Prometheus, nginx), without installing them.
+	@deploy/fetch.sh prometheus nginx
 setup-models: $(VENV)/.models ## Install sentence-transformers and torch as well.
 
 demo: $(VENV)/.serve ## Ingest the demo corpus and ask it questions over gRPC.
@@ -55,7 +57,9 @@ demo: $(VENV)/.serve ## Ingest the demo corpus and ask it questions over gRPC.
 serve: $(VENV)/.serve ## Start a server and print how to call it.
 	@$(BIN)/pointsman serve $(ARGS)
 
+# Where the servers cannot be had the tests that need them are skipped, and say so; under CI they fail.
 test: $(VENV)/.dev ## Run the tests.
+	@deploy/fetch.sh prometheus nginx || echo "make test: going on without Prometheus and nginx" >&2
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-models: $(VENV)/.models ## Run the tests that need sentence-transformers.
@@ -78,6 +82,7 @@ check: $(VENV)/.dev ## Lint, types, protos.
 	@$(BIN)/buf lint protos
 	@$(BIN)/buf breaking protos --against protos/released.binpb
 	@$(BIN)/python protos/generate.py --check
+	@$(BIN)/python -m deploy.grafana.build --check
 
 format: $(VENV)/.dev ## Format the code.
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -85,6 +90,12 @@ format: $(VENV)/.dev ## Format the code.
 
 protos: $(VENV)/.dev ## Make the stubs anew from the protos.
 	@$(BIN)/python protos/generate.py
+
+dashboards: $(VENV)/.dev ## Make the Grafana dashboard anew.
+	@$(BIN)/python -m deploy.grafana.build
+
+image-steps: ## Run the image's build steps in a clean folder and add up the size (downloads about 250 MB).
+	@deploy/docker/steps.sh
 
 lock: $(VENV)/.dev ## Make the lock files anew from pyproject.toml.
 	@requirements/lock.sh
