@@ -23,6 +23,7 @@ from prometheus_client import start_http_server
 
 from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
+from router.canary import read_golden, watching
 from router.configs import (
     agentic_settings,
     allowed_addresses,
@@ -344,12 +345,14 @@ async def open_http_beside(application: Application, *, port: int | None = None)
 async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer]:
     """Yield where the server listens; holds the data directory's lock and serves the metrics."""
     require_loopback(settings.server.host)
+    golden = read_golden(settings.canary.file)
     metrics = Metrics()
     with server_lock(settings.data_dir) as lock:
         async with (
             open_application(settings, metrics) as application,
             _open_fronts(application) as (port, http_url),
             _open_metrics(settings, metrics) as metrics_port,
+            watching(application.gateway.answer, golden, settings.canary, metrics.canary_ok),
         ):
             server = lock.announce(settings.server.host, port, metrics_port, http_url)
             _log.info("serving", host=server.host, port=port, metrics_port=metrics_port, http_url=http_url)

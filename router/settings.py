@@ -227,6 +227,19 @@ class LimitSettings(Section):
     document_bytes: int = Field(10_485_760, ge=1024, le=268_435_456, description="Largest document.")
 
 
+class CanarySettings(Section):
+    """[canary] golden questions, asked on a schedule by every server; pointsman_canary_ok tells how it went."""
+
+    file: str = Field(
+        "",
+        description='JSONL of {"id", "question", "supporting_ids": [...]}, at most 100; empty = no canary. '
+        "A question passes when all those documents are cited.",
+    )
+    collection: str = Field("default", min_length=1, description="Collection that they are asked in.")
+    interval_seconds: Seconds = Field(300.0, description="Pause between two rounds.")
+    timeout_seconds: Seconds = Field(60.0, description="Time limit of one question.")
+
+
 class LogSettings(Section):
     """[log] structured logs on stderr."""
 
@@ -257,6 +270,7 @@ class Settings(BaseSettings):
     sandbox: SandboxSettings = SandboxSettings.model_construct()
     journal: JournalSettings = JournalSettings.model_construct()
     limits: LimitSettings = LimitSettings.model_construct()
+    canary: CanarySettings = CanarySettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
 
     @classmethod
