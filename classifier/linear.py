@@ -41,6 +41,11 @@ class Linear:
     spreads: NDArray[np.float32]
     reach: float
 
+    @property
+    def average(self) -> float:
+        """The log-odds of an average question, to which contributions add."""
+        return float(self.weights @ self.means) + self.bias
+
     def held(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inputs drawn in to the reach."""
         width = self.reach * self.spreads

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from router.admission import Admission
+from router.asked import asked_text, embedded_text
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.journal.question import may_see, question_of, replies_of
@@ -38,10 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from types import TracebackType
 
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from classifier.explain import Explanation
     from router.journal.store import StoredRun
     from router.parts import GatewayParts
     from standard.domain.answer import Answer, Decision
-    from standard.domain.passage import Scope
+    from standard.domain.passage import Scope, SearchResult
     from standard.domain.question import Question, Route
 
 _log = structlog.get_logger("pointsman.gateway")
@@ -213,23 +218,33 @@ class Gateway:
         finally:
             self._runs.remove(run)
 
-    async def classify(self, question: Question, *, explain: bool) -> tuple[Decision, list[tuple[str, float]]]:
-        """Decide from the text alone, and say what moved it: (feature, log-odds), strongest first."""
-        at = time.perf_counter()
-        models = self._parts.models()
+    async def classify(
+        self, question: Question, *, explain: bool, look: bool = False
+    ) -> tuple[Decision, Explanation | None]:
+        """Decide from the text alone, or with `look` from the first retrieval as well; say what moved it.
+
+        Raises what the retriever and the embedder raise, with `look` alone.
+        """
+        parts, at = self._parts, time.perf_counter()
+        models = parts.models()
         signals = Signals()
-        reasons: list[tuple[str, float]] = []
+        reasons: Explanation | None = None
+        seen: tuple[NDArray[np.float32], SearchResult] | None = None
+        if look:
+            vector = await parts.embed(embedded_text(question))
+            seen = vector, await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
         if models is not None:
             try:
-                signals = models.text_signals(await models.read(question))
-                reasons = await models.explain(question) if explain else []
+                reading = await models.read(question)
+                signals = models.text_signals(reading) if seen is None else await models.signals(reading, *seen)
+                reasons = await models.explain(question, *(seen or ())) if explain else None
             except Exception:  # noqa: BLE001 - a broken classifier is never an error: the safe route, and counted
                 _log.exception("the classifier failed; saying the safe route")
                 signals = Signals(model_version=models.version)
         tenant = question.scope.tenant
-        around = circumstances(question, session_route=None, agentic_share=0.0, priced=self._parts.has_llm)
-        decision = decide(signals, around, self._parts.policies.policy(tenant))
-        self._parts.metrics.decided(decision, time.perf_counter() - at)
+        around = circumstances(question, session_route=None, agentic_share=0.0, priced=parts.has_llm)
+        decision = decide(signals, around, parts.policies.policy(tenant))
+        parts.metrics.decided(decision, time.perf_counter() - at)
         return decision, reasons
 
     async def feedback(

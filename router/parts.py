@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from classifier.drift import Reference
+    from classifier.explain import Explanation
     from router.decide import Signals
     from router.journal.store import Journal
     from router.policy import PolicyStore
@@ -55,8 +56,10 @@ class RoutingModels(Protocol):
         """What text and first retrieval say together."""
         ...
 
-    async def explain(self, question: Question) -> list[tuple[str, float]]:
-        """What moved the text's probability: (feature, log-odds), strongest first."""
+    async def explain(
+        self, question: Question, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
+    ) -> Explanation:
+        """What moved the probability; the text's alone without a first retrieval and its vector."""
         ...
 
 

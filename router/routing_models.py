@@ -20,6 +20,7 @@ from classifier.decision_model import DecisionModel, decision_model_of
 from classifier.drift import Reference, reference_of
 from classifier.encoder import TextEncoder, text_encoder_of
 from classifier.errors import ArtifactDamaged, BadVector, ClassifierError
+from classifier.explain import explain_decision, explain_text
 from classifier.language import reads_as_english
 from classifier.linear import sigmoid
 from classifier.surface import surface_features
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from classifier.artifact import Artifact
+    from classifier.explain import Explanation
     from standard.domain.errors import PointsmanError
     from standard.domain.passage import SearchResult
     from standard.domain.question import Question
@@ -117,10 +119,16 @@ class LoadedModels:
             adapted_by=reading.shift,
         )
 
-    async def explain(self, question: Question) -> list[tuple[str, float]]:
-        """What moved the text's log-odds away from an average question's, strongest first."""
-        asked = asked_text(question)
-        return self.text.contributions(await self.encode(asked), surface_features(asked))
+    async def explain(
+        self, question: Question, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
+    ) -> Explanation:
+        """What moved the log-odds away from an average question's; the text's alone without a first retrieval."""
+        reading = await self.read(question)
+        if vector is not None and first is not None and self.decision is not None and reading.knows_language:
+            evidence = await self._evidence(reading.asked, vector, first)
+            if evidence is not None:
+                return explain_decision(self.decision, evidence, reading.surface, reading.shift)
+        return explain_text(self.text, await self.encode(reading.asked), reading.surface)
 
     async def _evidence(
         self, asked: str, vector: NDArray[np.float32], first: SearchResult

@@ -93,3 +93,14 @@ FEATURES: tuple[tuple[str, str], ...] = (
 )
 """Names of the features in their order, and why each is there."""
 NAMES: tuple[str, ...] = tuple(name for name, _ in FEATURES)
+GROUPS: dict[str, str] = {
+    name: group
+    for group, features in (
+        ("scores of the first search", _SHAPE),
+        ("words covered", _COVERAGE),
+        ("parts of the question", tuple((f"{kind}_{name}", "") for kind, _ in KINDS for name, _ in _PARTS)),
+        ("where passages point", _POINTING),
+    )
+    for name, _ in features
+}
+"""The group of each feature, as people are told of it."""

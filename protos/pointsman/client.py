@@ -194,11 +194,11 @@ class Pointsman:
             call.cancel()
 
     async def classify(
-        self, text: str, *, explain: bool = False, timeout_seconds: float | None = None
+        self, text: str, *, explain: bool = False, collection: str = "", timeout_seconds: float | None = None
     ) -> gateway_pb2.ClassifyResponse:
-        """Say how complex a question looks, from its text alone."""
+        """Say how complex a question looks, from its text alone or with a first look into a collection."""
         return await self.gateway.Classify(
-            gateway_pb2.ClassifyRequest(question=text, explain=explain),
+            gateway_pb2.ClassifyRequest(question=text, explain=explain, collection=collection),
             timeout=timeout_seconds or self._timeout,
             metadata=self._metadata,
         )

@@ -1,4 +1,4 @@
-"""`pointsman classify`: how complex questions look, from their text alone."""
+"""`pointsman classify`: how complex questions look, from their text alone or with a first look into a collection."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from standard.domain.errors import InvalidInput, PointsmanError
 
 if TYPE_CHECKING:
     from pointsman.client import Pointsman
+    from rich.console import Console
+
+LEAST_SHOWN, MOST_SHOWN = 0.02, 8
+"""For people: smaller parts, and more of a group, are left to --json."""
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +37,7 @@ def classify(
     threshold: Annotated[float | None, typer.Option(help="Override the routing threshold, 0 to 1.")] = None,
     model: Annotated[str, typer.Option(help="Folder of a trained routing model; always in process.")] = "",
     explain: Annotated[bool, typer.Option("--explain", help="Show what moved the probability.")] = False,
+    collection: Annotated[str, typer.Option(help="Look into this collection as well; default: the text alone.")] = "",
     server: Server = None,
     json_output: Json = False,
 ) -> int:
@@ -44,7 +49,11 @@ def classify(
 
     async def one(client: Pointsman, row: dict[str, Any]) -> dict[str, Any]:
         request = gateway_pb2.ClassifyRequest(
-            question=sendable_text_of(row, "question"), history=_history(row), threshold=threshold, explain=explain
+            question=sendable_text_of(row, "question"),
+            history=_history(row),
+            threshold=threshold,
+            explain=explain,
+            collection=collection,
         )
         response = to_json(await client.gateway.Classify(request, timeout=60.0))
         decision = response["decision"]
@@ -56,7 +65,11 @@ def classify(
             "reason": decision["reason"],
             "model_version": decision["model_version"],
         }
-        return line | ({"contributions": response["contributions"]} if explain else {})
+        if collection:
+            line |= {name: decision[name] for name in ("text_probability", "evidence_probability")}
+        if explain:
+            line |= {name: response[name] for name in ("average_log_odds", "contributions")}
+        return line
 
     async def run() -> int:
         refused = 0
@@ -97,5 +110,21 @@ def _show(line: dict[str, Any], *, json_output: bool) -> None:
     shown = "-" if probability is None else f"{probability:.3f}"
     console = results()
     console.print(f"{shown}  [bold]{line['route']}[/bold]  ({line['reason']})  {escape(line['question'])}")
-    for part in line.get("contributions", []):
-        console.print(f"       [dim]{part['log_odds']:+.3f}  {escape(part['feature'])}[/dim]")
+    if "contributions" in line:
+        _show_parts(console, line)
+
+
+def _show_parts(console: Console, line: dict[str, Any]) -> None:
+    """Groups by what they add together, each with its strongest features."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for part in line["contributions"]:
+        groups.setdefault(part["group"], []).append(part)
+    if line["average_log_odds"] is not None:
+        console.print(f"       {line['average_log_odds']:+.2f}  an average question")
+    sums = {name: sum(part["log_odds"] for part in parts) for name, parts in groups.items()}
+    for name in sorted(groups, key=lambda name: -abs(sums[name])):
+        console.print(f"       {sums[name]:+.2f}  [bold]{escape(name)}[/bold]")
+        strong = [part for part in groups[name] if abs(part["log_odds"]) >= LEAST_SHOWN][:MOST_SHOWN]
+        for part in strong:
+            feature, about = escape(part["feature"].replace("_", " ")), escape(part["about"])
+            console.print(f"              [dim]{part['log_odds']:+.2f}  {feature}: {about}[/dim]")

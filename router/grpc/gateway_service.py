@@ -12,6 +12,7 @@ from router.grpc.convert import answer_message, decision_message, event_message
 from router.grpc.errors import abort
 from router.grpc.validate import (
     answer_deadline,
+    collection_name,
     fraction,
     identifier,
     question_text,
@@ -99,23 +100,31 @@ class GatewayService(gateway_pb2_grpc.GatewayServiceServicer):
     async def Classify(  # noqa: N802
         self, request: gateway_pb2.ClassifyRequest, context: Context
     ) -> gateway_pb2.ClassifyResponse:
-        """Decide from the text alone."""
+        """Decide from the text alone, or with a collection from the first retrieval as well."""
         try:
             limits = self._settings.limits
+            identity = self._identify(context)
+            collection = collection_name(request.collection) if request.collection else ""
             question = Question(
                 text=question_text(request.question, "question", limits),
-                scope=Scope(tenant=self._identify(context).tenant),
+                scope=Scope(tenant=identity.tenant, collection=collection, groups=identity.groups),
                 history=to_history(request.history, limits),
                 threshold=fraction(request.threshold, "threshold") if request.HasField("threshold") else None,
             )
-            decision, reasons = await self._gateway.classify(question, explain=request.explain)
-            return gateway_pb2.ClassifyResponse(
-                decision=decision_message(decision),
-                contributions=[
-                    gateway_pb2.ClassifyResponse.Contribution(feature=feature, log_odds=log_odds)
-                    for feature, log_odds in reasons
-                ],
-            )
+            async with asyncio.timeout(self._settings.server.default_timeout_seconds):
+                decision, reasons = await self._gateway.classify(
+                    question, explain=request.explain, look=bool(collection)
+                )
+            response = gateway_pb2.ClassifyResponse(decision=decision_message(decision))
+            if reasons is not None:
+                response.average_log_odds = reasons.average
+                response.contributions.extend(
+                    gateway_pb2.ClassifyResponse.Contribution(
+                        feature=part.feature, log_odds=part.log_odds, group=part.group, about=part.about
+                    )
+                    for part in reasons.parts
+                )
+            return response
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
 

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import structlog
 
 from classifier.drift import DriftWindow
 from classifier.linear import log_odds
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from router.parts import RoutingModels
     from router.telemetry.metrics import Metrics
 
+_log = structlog.get_logger("pointsman.drift")
 EVERY_SECONDS: Final = 10.0
 PENDING: Final = 1024
 """Questions that wait to be binned; of more the latest are kept, which is a sample of a busy stretch."""
@@ -51,7 +53,10 @@ class DriftWatch:
         """Look every few seconds until cancelled."""
         while True:
             await asyncio.sleep(EVERY_SECONDS)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # noqa: BLE001 - a broken model or vector must never stop the server
+                _log.exception("drift could not be measured; trying again")
 
     async def look(self) -> None:
         """Take what came since the last look into the window and set the gauges."""

@@ -1527,12 +1527,17 @@ class ClassifyRequest(_message.Message):
     HISTORY_FIELD_NUMBER: _builtins.int
     THRESHOLD_FIELD_NUMBER: _builtins.int
     EXPLAIN_FIELD_NUMBER: _builtins.int
+    COLLECTION_FIELD_NUMBER: _builtins.int
     question: _builtins.str
     """1 to 8,192 code points, not blank, no NUL."""
     threshold: _builtins.float
     """Overrides the policy's threshold, 0 to 1."""
     explain: _builtins.bool
     """Adds what moved the probability."""
+    collection: _builtins.str
+    """Looks into this collection as well: one retrieval, and the decision that an answer would start with. Empty: the text
+    alone decides.
+    """
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Turn]:
         """Earlier messages, oldest first; at most 200."""
@@ -1544,10 +1549,11 @@ class ClassifyRequest(_message.Message):
         history: _abc.Iterable[Global___Turn] | None = ...,
         threshold: _builtins.float | None = ...,
         explain: _builtins.bool = ...,
+        collection: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "explain", b"explain", "history", b"history", "question", b"question", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_threshold", b"_threshold", "collection", b"collection", "explain", b"explain", "history", b"history", "question", b"question", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
@@ -1569,27 +1575,40 @@ class ClassifyResponse(_message.Message):
 
         FEATURE_FIELD_NUMBER: _builtins.int
         LOG_ODDS_FIELD_NUMBER: _builtins.int
+        GROUP_FIELD_NUMBER: _builtins.int
+        ABOUT_FIELD_NUMBER: _builtins.int
         feature: _builtins.str
         """The feature."""
         log_odds: _builtins.float
         """Log-odds it adds; above 0 towards complex."""
+        group: _builtins.str
+        """The group it belongs to, for people: wording, meaning, words covered …"""
+        about: _builtins.str
+        """What the feature is, for people."""
         def __init__(
             self,
             *,
             feature: _builtins.str = ...,
             log_odds: _builtins.float = ...,
+            group: _builtins.str = ...,
+            about: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["feature", b"feature", "log_odds", b"log_odds"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["about", b"about", "feature", b"feature", "group", b"group", "log_odds", b"log_odds"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     DECISION_FIELD_NUMBER: _builtins.int
     CONTRIBUTIONS_FIELD_NUMBER: _builtins.int
+    AVERAGE_LOG_ODDS_FIELD_NUMBER: _builtins.int
+    average_log_odds: _builtins.float
+    """Log-odds of an average question; with the contributions it adds up to those of complex_probability."""
     @_builtins.property
     def decision(self) -> Global___Decision:
-        """The route that the text alone would take, with complex_probability = text_probability."""
+        """The route that the text alone would take, with complex_probability = text_probability; with a collection the route
+        that both models would.
+        """
 
     @_builtins.property
     def contributions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClassifyResponse.Contribution]:
@@ -1600,12 +1619,15 @@ class ClassifyResponse(_message.Message):
         *,
         decision: Global___Decision | None = ...,
         contributions: _abc.Iterable[Global___ClassifyResponse.Contribution] | None = ...,
+        average_log_odds: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["decision", b"decision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_average_log_odds", b"_average_log_odds", "average_log_odds", b"average_log_odds", "decision", b"decision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contributions", b"contributions", "decision", b"decision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_average_log_odds", b"_average_log_odds", "average_log_odds", b"average_log_odds", "contributions", b"contributions", "decision", b"decision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__average_log_odds: _TypeAlias = _typing.Literal["average_log_odds"]  # noqa: Y015
+    _WhichOneofArgType__average_log_odds: _TypeAlias = _typing.Literal["_average_log_odds", b"_average_log_odds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__average_log_odds) -> _WhichOneofReturnType__average_log_odds | None: ...
 
 Global___ClassifyResponse: _TypeAlias = ClassifyResponse  # noqa: Y015
 

@@ -14,6 +14,7 @@ from grpc_status import rpc_status
 from pointsman.client import new_request_id, question
 from pointsman.v1 import admin_pb2, corpus_pb2, gateway_pb2
 
+from classifier.linear import sigmoid
 from standard.domain.errors import EmbedderUnavailable
 from tests.integration.router.conftest import fill, running, settings_for
 from tests.support.model_server import Failure, Hang, ModelServer, Reply, always
@@ -219,7 +220,37 @@ async def test_classify_needs_no_corpus_and_explains_itself(gateway: Running) ->
     response = await gateway.client.classify("Compare the two pumps and say who bought each.", explain=True)
     assert 0.0 <= response.decision.complex_probability <= 1.0
     assert response.decision.reason == gateway_pb2.DECISION_REASON_CLASSIFIER
-    assert response.contributions
+    assert {part.group for part in response.contributions} == {"meaning", "wording"}
+    assert_adds_up(response)
+
+
+async def test_classify_with_a_collection_decides_as_an_answer_does_and_names_what_it_saw(gateway: Running) -> None:
+    response = await gateway.client.classify(WHERE, explain=True, collection="default")
+    answer = await gateway.client.answer(question(WHERE))
+    assert response.decision.reason == gateway_pb2.DECISION_REASON_EVIDENCE
+    assert response.decision.complex_probability == pytest.approx(answer.decision.complex_probability)
+    assert response.decision.evidence_probability == pytest.approx(answer.decision.evidence_probability)
+    groups = {part.group for part in response.contributions}
+    assert {"wording", "words covered", "scores of the first search", "where passages point"} <= groups
+    assert all(part.about for part in response.contributions)
+    assert_adds_up(response)
+    plain = await gateway.client.classify(WHERE, collection="default")
+    assert not plain.contributions
+    assert not plain.HasField("average_log_odds")
+
+
+async def test_classify_says_where_there_is_no_such_collection(gateway: Running) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.client.classify(WHERE, collection="elsewhere")
+    assert code_of(caught) is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await gateway.client.classify(WHERE, collection="no/name")
+    assert violated_fields(caught.value) == ["collection"]
+
+
+def assert_adds_up(response: gateway_pb2.ClassifyResponse) -> None:
+    log_odds = response.average_log_odds + sum(part.log_odds for part in response.contributions)
+    assert sigmoid(log_odds) == pytest.approx(response.decision.complex_probability, abs=1e-4)
 
 
 @pytest.mark.parametrize("error", [ValueError("bad weights"), EmbedderUnavailable("no batch came free")])
