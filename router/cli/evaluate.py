@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from router.cli.evaluate_answers import answers
+from router.cli.label import Collection, Since, Tenant, moment
 from router.cli.options import Json
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
@@ -43,6 +45,7 @@ def register(app: typer.Typer) -> None:
     group.command("routing")(routing)
     group.command("classifier")(classifier)
     group.command("injection")(injection)
+    group.command("drift")(drift)
     group.command("answers")(answers)
     app.add_typer(group, name="eval")
 
@@ -160,6 +163,53 @@ def injection(data: Data, out: Out = None, json_output: Json = False) -> int:
         print_json(report)
     else:
         results().print_json(data=report)
+    return 0
+
+
+def drift(
+    since: Since = "",
+    collection: Collection = "",
+    tenant: Tenant = "",
+    model: Annotated[Path | None, typer.Option(help="Folder of a trained routing model; default: the shipped.")] = None,
+    out: Out = None,
+    json_output: Json = False,
+) -> int:
+    """Whether the journal's questions moved away from what the routing model was trained on."""
+    folder = prepared(out)
+    settings = load_settings()
+    begun = moment(since)
+
+    async def run() -> dict[str, Any]:
+        from router.evaluation.drift import evaluate_drift
+
+        async with _corpus() as (pool, embedder, _):
+            return await evaluate_drift(
+                pool,
+                embedder,
+                consent=settings.journal.questions,
+                retention_days=settings.journal.retention_days,
+                since=begun,
+                tenant=tenant,
+                collection=collection,
+                model=model or (Path(settings.routing.model) if settings.routing.model else None),
+            )
+
+    report = asyncio.run(run())
+    if folder is not None:
+        from router.evaluation.drift import drift_report
+
+        written(folder, drift_report(report), report)
+    if json_output:
+        print_json(report)
+        return 0
+    console = results()
+    for name, found in report["signals"].items():
+        psi = "-" if found["psi"] is None else f"{found['psi']:.3f}"
+        console.print(f"{name}: PSI {psi} over {found['questions']} questions: [bold]{found['level']}[/bold]")
+    for name, count in report["left_out"].items():
+        console.print(f"left out, {name.replace('_', ' ')}: {count}")
+    for warning in report["warnings"]:
+        console.print(f"[yellow]{escape(warning)}[/yellow]")
     return 0
 
 
