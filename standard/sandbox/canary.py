@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import re
 import secrets
 import unicodedata
 from dataclasses import dataclass
@@ -24,18 +25,23 @@ CANARY_BYTES = 16
 LEAK_LENGTH = 40
 """Letters and digits in a row that an answer may not share with the system prompt: some eight words."""
 _GRAM = 16
+_NO_LETTERS = re.compile(r"[^0-9a-z]+")
 _INSIDE_BASE64 = 3  # signs at either end of a base64 text that depend on what stands around it
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What must not get out: a canary, and the words of the system prompt it guards. Make one with `guard_prompt`."""
+    """What must not get out: a canary, and the words of the system prompt it guards. Make one with `guard_prompt`.
+
+    `needles` are the canary's shapes, `prefixes` their beginnings, of up to `longest` letters.
+    """
 
     canary: str
     needles: frozenset[str]
     prefixes: frozenset[str]
     prompt: str
     grams: frozenset[str]
+    longest: int
 
 
 def draw_canary() -> str:
@@ -63,11 +69,14 @@ def secret_of(canary: str, prompt: str = "") -> Secret:
         prefixes=frozenset(needle[:length] for needle in needles for length in range(1, len(needle))),
         prompt=letters,
         grams=frozenset(letters[at : at + _GRAM] for at in range(len(letters) - _GRAM + 1)),
+        longest=max(map(len, needles)) - 1,
     )
 
 
 def squeeze(text: str) -> str:
     """Letters and digits of `text` in lower case, other styles and lookalikes as plain ones: what is compared."""
+    if text.isascii():
+        return _NO_LETTERS.sub("", text.lower())
     return "".join(sign for sign, _ in squeezed(text))
 
 

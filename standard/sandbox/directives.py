@@ -185,6 +185,18 @@ class RuleBook:
                     if not any(slot.isdisjoint(concepts) for slot in rule.slots) and rule.without.isdisjoint(concepts):
                         yield rule
 
+    def is_possible(self, concepts: frozenset[str]) -> bool:
+        """Whether any rule could be met by these concepts, in whatever order and distance; a sentence may be short.
+
+        ~TEMPLATE and the like among them say that there is such a mark.
+        """
+        return any(
+            all(trait == "SHORT" or f"~{trait}" in concepts for trait in rule.traits)
+            and not any(slot.isdisjoint(concepts) for slot in rule.slots)
+            for concept in concepts
+            for rule in self.by_concept.get(concept, ())
+        )
+
 
 def rule_book(rules: Iterable[Rule]) -> RuleBook:
     """Index rules by their first slot."""

@@ -9,12 +9,11 @@ canary is ever shown; after a block nothing follows.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import Citation
-from standard.sandbox.canary import LEAK_LENGTH, Secret, longest_overlap, squeezed
+from standard.sandbox.canary import LEAK_LENGTH, Secret, longest_overlap, squeeze, squeezed
 from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.urls import REMOVED, UrlPolicy, clean_word, defuse, tidy, violations
 
@@ -127,30 +126,30 @@ def _common(first: str, second: str) -> int:
 
 
 class _SecretStage:
-    """Holds text back while its end may be the beginning of a secret."""
+    """Holds text back while its end may be the beginning of a secret.
+
+    What is held begins with the first letter of the longest such end, so whatever is complete stands in it whole.
+    """
 
     def __init__(self, secrets: Sequence[Secret]) -> None:
         self.reason = ""
         self._secrets = tuple(secrets)
-        self._states = ["" for _ in secrets]
+        needles = [len(needle) for secret in secrets for needle in secret.needles]
+        self._shortest = min([LEAK_LENGTH, *needles])
         self._held = ""
         self._letters = ""
-        self._places: list[int] = []
 
     def feed(self, delta: str) -> str:
         if not self._secrets:
             return delta
-        base, old = len(self._held), len(self._letters)
         self._held += delta
-        for sign, place in squeezed(delta):
-            self._letters += sign
-            self._places.append(base + place)
-        found = self._first_match(old)
-        if found is not None:
-            begins, self.reason = found
-            return self._release(self._places[begins])
-        keep = self._keep()
-        released = self._release(self._places[len(self._letters) - keep] if keep else len(self._held))
+        self._letters += squeeze(delta)
+        if len(self._letters) >= self._shortest:
+            found = self._first_match()
+            if found is not None:
+                begins, self.reason = found
+                return self._release(len(self._letters) - begins)
+        released = self._release(self._keep())
         if len(self._held) > MOST_HELD:
             self.reason = "held-too-long"
         return released
@@ -159,20 +158,15 @@ class _SecretStage:
         released, self._held = self._held, ""
         return released
 
-    def _first_match(self, old: int) -> tuple[int, str] | None:
+    def _first_match(self) -> tuple[int, str] | None:
         """Where the secret that is complete first begins in the letters held."""
         found: list[tuple[int, int, str]] = []
-        for number, secret in enumerate(self._secrets):
-            state = self._states[number]
-            for place in range(old, len(self._letters)):
-                state += self._letters[place]
-                while state and state not in secret.prefixes and state not in secret.needles:
-                    state = state[1:]
-                if state in secret.needles:
-                    found.append((place + 1, place + 1 - len(state), "canary"))
-                    break
-            self._states[number] = state
-            overlap = longest_overlap(self._letters, secret) if len(self._letters) >= LEAK_LENGTH else None
+        for secret in self._secrets:
+            for needle in secret.needles:
+                begins = self._letters.find(needle)
+                if begins >= 0:
+                    found.append((begins + len(needle), begins, "canary"))
+            overlap = longest_overlap(self._letters, secret)
             if overlap is not None:
                 found.append((overlap[1], overlap[0], "system-prompt"))
         if not found:
@@ -183,16 +177,27 @@ class _SecretStage:
     def _keep(self) -> int:
         """How many letters at the end may be the beginning of something secret."""
         keep = 0
-        for state, secret in zip(self._states, self._secrets, strict=True):
-            keep = max(keep, len(state), _longest_tail(self._letters, secret))
+        for secret in self._secrets:
+            keep = max(keep, _longest_beginning(self._letters, secret), _longest_tail(self._letters, secret))
         return keep
 
-    def _release(self, until: int) -> str:
+    def _release(self, keep: int) -> str:
+        """Give everything before the last `keep` letters free."""
+        if not keep:
+            released, self._held, self._letters = self._held, "", ""
+            return released
+        until = [place for _, place in squeezed(self._held)][-keep]
         released, self._held = self._held[:until], self._held[until:]
-        gone = bisect_left(self._places, until)
-        self._letters = self._letters[gone:]
-        self._places = [place - until for place in self._places[gone:]]
+        self._letters = self._letters[len(self._letters) - keep :]
         return released
+
+
+def _longest_beginning(letters: str, secret: Secret) -> int:
+    """Length of the longest end of `letters` that begins a shape of the canary."""
+    for length in range(min(len(letters), secret.longest), 0, -1):
+        if letters[-length:] in secret.prefixes:
+            return length
+    return 0
 
 
 _USUAL_TAIL = 6  # ordinary prose rarely shares more with the prompt

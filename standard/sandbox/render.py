@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 from standard.sandbox.canonicalise import canonicalise
@@ -38,6 +39,7 @@ MARKER_BYTES = 16
 HEADER_LIMIT = 200
 """Code points of a header field; what is longer is cut and ends in an ellipsis."""
 _DRAWS = 64
+_MOST_REMEMBERED = 8_000  # code points of a text that is remembered
 
 
 class MarkerCollision(Exception):
@@ -135,8 +137,17 @@ def render_notes(notes: Mapping[str, UntrustedText], marker: Marker) -> PromptTe
 
 
 def visible_text(text: UntrustedText) -> str:
-    """Untrusted text as it stands in a prompt: canonical, neutralised. For measuring; a prompt takes rendered text."""
-    return neutralise(canonicalise(text.raw))
+    """Untrusted text as it stands in a prompt: canonical, neutralised. For measuring; a prompt takes rendered text.
+
+    Remembered for a while: a plan measures what the prompt then holds, and passages come again.
+    """
+    raw = text.raw
+    return _remembered(raw) if len(raw) <= _MOST_REMEMBERED else neutralise(canonicalise(raw))
+
+
+@lru_cache(maxsize=2048)
+def _remembered(raw: str) -> str:
+    return neutralise(canonicalise(raw))
 
 
 def _passage_text(passage: Passage) -> str:

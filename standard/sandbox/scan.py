@@ -81,11 +81,13 @@ class _Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Scanner:
-    """Rules and lexicon, read once. Pure and safe to share between threads."""
+    """Rules and lexicon, read once. Safe to share between threads; what it remembers changes no verdict."""
 
     lexicon: Lexicon
     rules: RuleBook
     version: str
+    borders: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
+    edges: dict[str, _Edge] = field(default_factory=dict, compare=False, repr=False)
 
     def report(self, identity: str, title: str, text: str) -> ScanReport:
         """Scan a document or passage. Never raises: what cannot be scanned is quarantined."""
@@ -108,6 +110,16 @@ class Scanner:
     def directives(self, text: str) -> list[Finding]:
         """Directives in text that is canonical already."""
         return read_directives(normalise(unescape(text)), self.lexicon, self.rules)
+
+    def concepts(self, text: str) -> frozenset[str]:
+        """Concepts of the words of a canonical text, and marks in it as `is_possible` takes them.
+
+        A verb's concept counts as an order too: what precedes it may change.
+        """
+        tokens = self.lexicon.tokens(normalise(unescape(text)))
+        found = {concept for token in tokens for concept in token.concepts}
+        marks = {f"~{token.kind.upper()}" for token in tokens}
+        return frozenset(found | marks | {f"!{concept}" for concept in found})
 
     def _report(self, identity: str, title: str, text: str) -> ScanReport:
         reading = read(text, self.lexicon.vocabulary)
@@ -220,6 +232,8 @@ def cut_unseen(text: str) -> str:
 
 
 EDGE = 240
+MOST_BORDERS = 8192
+"""Borders that are remembered, some 10 MB; then all are forgotten at once."""
 """Code points on either side of the border of two passages that are read together."""
 _ENDS = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*\Z")
 _BEGINS = re.compile(r"\s*[^\sa-z/=+&%\\\[(\u00ad-\u02ff]")
@@ -229,23 +243,69 @@ _RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{16}\Z")
 def spliced(scanner: Scanner, first: str, second: str) -> tuple[str, ...]:
     """Techniques of orders that only show where two passages meet, whichever way they are joined; mostly none.
 
-    Both texts are raw. Cheap where the first ends with a sentence: chunks are cut there, a splice is not.
+    Both texts are raw. Cheap where the first ends with a sentence: chunks are cut there, a splice is not. Other borders
+    are remembered, since passages that are found together are found together again.
     """
     tail, head = first[-EDGE:], second[:EDGE]
     if not tail or not head:
         return ()
     if _ENDS.search(tail) and _BEGINS.match(head) and not _RUNS_ON.search(tail.rstrip("=.!?:;")):
         return ()
-    alone = {
-        (finding.technique, finding.rule)
-        for part in (tail, head)
-        for finding in scanner.directives(read(part, scanner.lexicon.vocabulary).canonical)
-        if not finding.reported
-    }
-    found: dict[str, None] = {}
-    for joint in ("", " "):
-        reading = read(tail + joint + head, scanner.lexicon.vocabulary)
-        for finding in scanner.directives(reading.canonical):
-            if not finding.reported and (finding.technique, finding.rule) not in alone:
-                found[finding.technique] = None
-    return tuple(found)
+    border = (tail, head)
+    known = scanner.borders.get(border)
+    if known is None:
+        known = _border(scanner, tail, head) if _may_join(scanner, tail, head) else ()
+        if len(scanner.borders) >= MOST_BORDERS:
+            scanner.borders.clear()
+        scanner.borders[border] = known
+    return known
+
+
+_JOINT = 40
+"""Code points on either side of a border in which a word or a phrase may be cut in two."""
+_LETTERS = re.compile(r"(?:\b\w\W{1,3}){3}\W*\Z"), re.compile(r"\W*(?:\w\W{1,3}){3}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """Concepts of the beginning or end of a passage, verbs as orders too; whether anything in it is disguised."""
+
+    concepts: frozenset[str]
+    disguised: bool
+
+
+def _edge(scanner: Scanner, text: str) -> _Edge:
+    known = scanner.edges.get(text)
+    if known is None:
+        reading = read(text, scanner.lexicon.vocabulary)
+        strange = bool(reading.disguises or reading.revealed or reading.given_up)
+        known = _Edge(scanner.concepts(reading.canonical), strange)
+        if len(scanner.edges) >= MOST_BORDERS:
+            scanner.edges.clear()
+        scanner.edges[text] = known
+    return known
+
+
+def _may_join(scanner: Scanner, tail: str, head: str) -> bool:
+    """Whether the concepts of both sides together could make an order, or something disguised may cross the border."""
+    first, second = _edge(scanner, tail), _edge(scanner, head)
+    if first.disguised or second.disguised or _RUNS_ON.search(tail):
+        return True
+    if _LETTERS[0].search(tail) or _LETTERS[1].match(head):
+        return True
+    ends, begins = tail[-_JOINT:], head[:_JOINT]
+    crossing = scanner.concepts(ends + begins) | scanner.concepts(f"{ends} {begins}")
+    return scanner.rules.is_possible(first.concepts | second.concepts | crossing)
+
+
+def _border(scanner: Scanner, tail: str, head: str) -> tuple[str, ...]:
+    joined = _orders(scanner, tail + head) | _orders(scanner, f"{tail} {head}")
+    if joined:
+        joined -= _orders(scanner, tail) | _orders(scanner, head)
+    return tuple(dict.fromkeys(technique for technique, _ in sorted(joined, key=lambda found: found[1])))
+
+
+def _orders(scanner: Scanner, text: str) -> set[tuple[str, int]]:
+    """Techniques and rules of the orders in a raw text."""
+    said = read(text, scanner.lexicon.vocabulary).canonical
+    return {(finding.technique, finding.rule) for finding in scanner.directives(said) if not finding.reported}
