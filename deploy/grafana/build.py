@@ -6,6 +6,7 @@ The JSON is committed, so that Grafana's provisioning takes it as it is; a test 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 DASHBOARD: Final = Path(__file__).resolve().parent / "dashboards" / "pointsman.json"
 _SOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
-_COLUMNS: Final = 24
 _HEIGHT: Final = {"stat": 4, "lines": 8, "bars": 8, "heatmap": 8}
 
 
@@ -53,7 +53,7 @@ def _thresholds(panel: Panel) -> dashboard.ThresholdsConfig:
     )
 
 
-def _panel(panel: Panel, at: models.GridPos) -> timeseries.Panel | stat.Panel | heatmap.Panel:
+def _panel(panel: Panel) -> timeseries.Panel | stat.Panel | heatmap.Panel:
     built: timeseries.Panel | stat.Panel | heatmap.Panel
     if panel.kind == "stat":
         built = (
@@ -86,7 +86,7 @@ def _panel(panel: Panel, at: models.GridPos) -> timeseries.Panel | stat.Panel | 
         if panel.top is not None:
             built = built.max(panel.top)
     built = built.title(panel.title).description(panel.about).unit(panel.unit).datasource(_SOURCE)
-    built = built.thresholds(_thresholds(panel)).no_value("no data").grid_pos(at)
+    built = built.thresholds(_thresholds(panel)).no_value("no data").span(panel.width).height(_HEIGHT[panel.kind])
     for number, query in enumerate(panel.queries):
         built = built.with_target(_target(query, number, kind=panel.kind))
     return built
@@ -125,18 +125,11 @@ def build() -> dict[str, Any]:
             _variable("instance", "Instance", 'label_values(pointsman_inflight_requests{job=~"$job"}, instance)')
         )
     )
-    top = 0
-    for row in ROWS:
-        board = board.with_row(dashboard.Row(row.title).grid_pos(models.GridPos(h=1, w=_COLUMNS, x=0, y=top)))
-        top += 1
-        left, tallest = 0, 0
+    numbers = itertools.count(1)
+    for row in ROWS:  # the builder lays panels from the left, in lines of 24 columns
+        board = board.with_row(dashboard.Row(row.title).id(next(numbers)))
         for panel in row.panels:
-            if left + panel.width > _COLUMNS:
-                top, left, tallest = top + tallest, 0, 0
-            height = _HEIGHT[panel.kind]
-            board = board.with_panel(_panel(panel, models.GridPos(h=height, w=panel.width, x=left, y=top)))
-            left, tallest = left + panel.width, max(tallest, height)
-        top += tallest
+            board = board.with_panel(_panel(panel).id(next(numbers)))
     made: dict[str, Any] = json.loads(json.dumps(board.build(), cls=JSONEncoder))
     return made
 

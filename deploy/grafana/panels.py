@@ -264,7 +264,7 @@ ROWS: Final = (
             ),
             Panel(
                 "Citations",
-                "Citations a second: kept, moved to the passage that holds the words, dropped since none does.",
+                "Citations a second: kept, moved to the source that says it, dropped since none does.",
                 "reqps",
                 _rates("pointsman_citations_total", "status"),
             ),
