@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 CANARY_BYTES = 16
 LEAK_LENGTH = 40
 """Letters and digits in a row that an answer may not share with the system prompt: some eight words."""
+SHORT_PIECE = 6
+"""Letters that ordinary prose may share with the prompt; it rarely shares more."""
 _GRAM = 16
 _NO_LETTERS = re.compile(r"[^0-9a-z]+")
 _INSIDE_BASE64 = 3  # signs at either end of a base64 text that depend on what stands around it
@@ -33,7 +35,8 @@ _INSIDE_BASE64 = 3  # signs at either end of a base64 text that depend on what s
 class Secret:
     """What must not get out: a canary, and the words of the system prompt it guards. Make one with `guard_prompt`.
 
-    `needles` are the canary's shapes, `prefixes` their beginnings, of up to `longest` letters.
+    `needles` are the canary's shapes, `prefixes` their beginnings, of up to `longest` letters. `grams` and `pieces` are
+    parts of the prompt's letters, of 16 and of up to SHORT_PIECE.
     """
 
     canary: str
@@ -42,6 +45,7 @@ class Secret:
     prompt: str
     grams: frozenset[str]
     longest: int
+    pieces: frozenset[str]
 
 
 def draw_canary() -> str:
@@ -70,6 +74,9 @@ def secret_of(canary: str, prompt: str = "") -> Secret:
         prompt=letters,
         grams=frozenset(letters[at : at + _GRAM] for at in range(len(letters) - _GRAM + 1)),
         longest=max(map(len, needles)) - 1,
+        pieces=frozenset(
+            letters[at : at + length] for length in range(1, SHORT_PIECE + 1) for at in range(len(letters) - length + 1)
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import Citation
-from standard.sandbox.canary import LEAK_LENGTH, Secret, longest_overlap, squeeze, squeezed
+from standard.sandbox.canary import LEAK_LENGTH, SHORT_PIECE, Secret, longest_overlap, squeeze, squeezed
 from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.urls import REMOVED, UrlPolicy, clean_word, defuse, tidy, violations
 
@@ -200,16 +200,17 @@ def _longest_beginning(letters: str, secret: Secret) -> int:
     return 0
 
 
-_USUAL_TAIL = 6  # ordinary prose rarely shares more with the prompt
-
-
 def _longest_tail(letters: str, secret: Secret) -> int:
     """Length of the longest end of `letters` that stands in the prompt, below the length that is a leak."""
     if len(secret.prompt) < LEAK_LENGTH:
         return 0
-    low, high = 0, min(len(letters), LEAK_LENGTH - 1)
-    if high > _USUAL_TAIL and letters[-_USUAL_TAIL:] not in secret.prompt:
-        high = _USUAL_TAIL - 1
+    high = min(len(letters), LEAK_LENGTH - 1)
+    if high < SHORT_PIECE or letters[-SHORT_PIECE:] not in secret.pieces:
+        for length in range(min(high, SHORT_PIECE - 1), 0, -1):
+            if letters[-length:] in secret.pieces:
+                return length
+        return 0
+    low = SHORT_PIECE
     while low < high:
         middle = (low + high + 1) // 2
         if letters[-middle:] in secret.prompt:
