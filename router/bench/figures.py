@@ -18,6 +18,7 @@ from router.bench.corpora import fill
 from router.bench.echo import open_echo
 from router.bench.hollow import open_hollow
 from router.bench.load import QUESTIONS, percentile
+from router.bench.statements import bare_search, run_bare
 from standard.domain.errors import FailedPrecondition
 from standard.domain.passage import Scope
 
@@ -102,16 +103,30 @@ async def _embedding(application: Application, report: Report) -> dict[str, Figu
 
 
 async def _searches(application: Application, name: str, size: int, report: Report) -> dict[str, Figure]:
-    report(f"searching {size} passages")
+    report(f"searching {size} passages, and its bare statements in turns")
     scope = Scope(collection=name)
+    pool, retriever = application.pool, application.retriever
     vectors = [await application.embed(question) for question in QUESTIONS]
-    times: list[float] = []
+    statements = [
+        await bare_search(retriever, scope, question, vector)
+        for question, vector in zip(QUESTIONS, vectors, strict=True)
+    ]
+    times: dict[str, list[float]] = {"ours": [], "bare": []}
     for number in range(_SEARCHES):
         place = number % len(QUESTIONS)
         at = time.perf_counter()
-        await application.retriever.search(scope, QUESTIONS[place], vectors[place], k=5)
-        times.append(time.perf_counter() - at)
-    return _percentiles(f"retrieve_{size}", times[20:], f"both legs and fusion over {size} passages, in process, warm")
+        await retriever.search(scope, QUESTIONS[place], vectors[place], k=5)
+        between = time.perf_counter()
+        await run_bare(pool, statements[place])
+        times["ours"].append(between - at)
+        times["bare"].append(time.perf_counter() - between)
+    what = f"both legs and fusion over {size} passages, in process, warm"
+    figures = _percentiles(f"retrieve_{size}", times["ours"][20:], what)
+    bare = percentile(sorted(times["bare"][20:]), 0.5)
+    ours = percentile(sorted(times["ours"][20:]), 0.5)
+    figures[f"statements_{size}_p50_ms"] = Figure(bare * 1e3, "ms", "the same SQL alone, rows fetched and dropped")
+    figures[f"retrieve_{size}_over_sql"] = Figure(ours / bare, "x", "the search over its bare statements, in turns")
+    return figures
 
 
 async def _loads(target: str, seconds: float, report: Report) -> dict[str, Figure]:

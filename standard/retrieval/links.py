@@ -91,7 +91,7 @@ def titles_sql(generation_id: int, dimensions: int, distance: Distance, clause: 
     """
     return f"""
 select c.chunk_key, c.embedding::halfvec({dimensions}) {distance.operator} %(vector)b::halfvec({dimensions}) as distance
-from (select distinct title_key(span) as key from unnest(%(spans)s::text[]) span) wanted
+from (select distinct title_key(span) as key from unnest(%(spans)b::text[]) span) wanted
 cross join lateral (
     select d.document_key from document d where title_key(d.title) = wanted.key and {clause} limit {MAX_TITLES}
 ) titled  -- a limit within keeps the planner from hashing every title of the collection
