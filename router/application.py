@@ -317,7 +317,7 @@ def _probes(
 @asynccontextmanager
 async def open_http_beside(application: Application, *, port: int | None = None) -> AsyncIterator[int]:
     """Yield the port on which the application is served over HTTP; `port` overrides the settings'."""
-    from router.http.app import HttpApp, own_paths
+    from router.http.app import HttpApp, served_paths
     from router.http.asking import HttpParts
     from router.http.server import open_http
 
@@ -336,7 +336,7 @@ async def open_http_beside(application: Application, *, port: int | None = None)
         identify=lambda _request: Identity(),
         ready=ready,
     )
-    app = HttpApp(parts, own_paths())
+    app = HttpApp(parts, served_paths(settings.http.contracts))
     async with open_http(settings.http, app, grace_seconds=settings.server.grace_seconds, port=port) as bound:
         yield bound
 

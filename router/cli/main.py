@@ -23,6 +23,7 @@ from router.cli import (
     ingest,
     label,
     migrate,
+    replay,
     scan,
     serve,
     trace,
@@ -62,6 +63,7 @@ def build_app() -> typer.Typer:
         bench,
         doctor,
         migrate,
+        replay,
         config,
     ):
         module.register(app)

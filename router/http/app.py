@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,11 @@ from starlette.routing import Match, Route
 
 from router.http import openai_catalogue, openai_chat, query
 from router.http.asking import Call
+from router.http.contract.load import load_contracts
+from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
 from router.http.wire import JSON, ClientGone, Reply, read_json, request_id_of, to_json_bytes
+from router.settings import BadSettings
 from standard.domain.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -79,6 +83,27 @@ def own_paths() -> list[Served]:
         Served("GET", "/healthz", _alive, fail_plain, reads=False),
         Served("GET", "/readyz", _ready, fail_plain, reads=False),
     ]
+
+
+def served_paths(contracts: Sequence[str]) -> list[Served]:
+    """Our own paths and those of contracts. Raises BadSettings for a contract that is wrong or collides."""
+    served = own_paths()
+    taken = {(each.method, shape_of(each.path)): "the gateway itself" for each in served}
+    for contract in load_contracts(contracts):
+        fail = failer(contract)
+        for index, route in enumerate(contract.routes):
+            place = (route.method, shape_of(route.path))
+            if place in taken:
+                problem = f"{route.method} {route.path} is served by {taken[place]}"
+                raise BadSettings([f"{contract.file}: route[{index}].path: {problem}; choose another"])
+            taken[place] = contract.file
+            served.append(Served(route.method, route.path, handler(route), fail, reads=route.method != "GET"))
+    return served
+
+
+def shape_of(path: str) -> str:
+    """A path without the names of its parameters."""
+    return re.sub(r"\{[^}]*\}", "{}", path)
 
 
 class HttpApp:

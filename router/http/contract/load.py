@@ -1,0 +1,359 @@
+"""Contract files read, checked whole and compiled; what is wrong is named by file, key and problem before serving."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Final
+
+from pydantic import ValidationError
+
+from router.http.contract import schema
+from router.http.contract.paths import Path, parse_path
+from router.http.contract.template import Template, compile_json, compile_text, names_used
+from router.settings import BadSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+MAX_BYTES: Final = 1_048_576
+COMMON: Final = frozenset({"request_id", "session_id", "question", "created", "created_ms", "created_iso"})
+FINAL: Final = COMMON | {
+    "answer",
+    "clarification",
+    "route",
+    "outcome",
+    "stop_reason",
+    "answer_source",
+    "steps",
+    "notices",
+    "usage.input_tokens",
+    "usage.output_tokens",
+    "usage.total_tokens",
+    "usage.cached_tokens",
+    "usage.cost_usd",
+    "timings.total_seconds",
+    "timings.first_token_seconds",
+    "timings.retrieve_seconds",
+}
+ERROR: Final = frozenset(
+    {
+        "request_id",
+        "created",
+        "created_ms",
+        "created_iso",
+        "error.status",
+        "error.reason",
+        "error.message",
+        "error.field",
+    }
+)
+PASSAGE: Final = frozenset(
+    f"passage.{name}"
+    for name in ("number", "id", "document_id", "title", "uri", "text", "score", "section", "position", "metadata")
+)
+CITATION: Final = frozenset(
+    f"citation.{name}"
+    for name in ("number", "passage_id", "document_id", "title", "uri", "quote", "start", "end", "score")
+)
+_ITEMS: Final = {"passages": PASSAGE, "citations": CITATION}
+_FRAME_NAMES: Final[dict[schema.EventKind, frozenset[str]]] = {
+    "start": COMMON,
+    "step": COMMON | {"step"},
+    "token": COMMON | {"token"},
+    "citation": COMMON | CITATION,
+    "end": FINAL,
+    "error": ERROR,
+}
+_PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?::path)?\}")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connection", "content-type"})
+_DEFAULT_ERROR: Final = (
+    '{"error": {"reason": "{error.reason}", "message": "{error.message}", "field": "{error.field}"}}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Where earlier turns are, and what their roles are called."""
+
+    paths: tuple[Path, ...]
+    role: Path
+    text: Path
+    user: frozenset[str]
+    assistant: frozenset[str]
+    pairs: bool
+    drop_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asks:
+    """Where a request's parts are."""
+
+    question: tuple[Path, ...]
+    history: History | None
+    parts: Mapping[str, tuple[Path, ...]]
+    """collection, session, request_id, top_k, filter, route, threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body's template; `is_json` tells JSON from text."""
+
+    template: Template
+    is_json: bool
+    content_type: str
+    status: int
+    headers: Mapping[str, Template]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What is sent on an event."""
+
+    event: str
+    template: Template | None
+    is_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How a run is streamed; `when` tells which requests, None = all."""
+
+    framing: str
+    newline: str
+    heartbeat: str
+    content_type: str
+    status: int
+    headers: Mapping[str, Template]
+    when: tuple[Path, bool | int | str] | None
+    frames: Mapping[str, tuple[Frame, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ContractRoute:
+    """One path of a contract."""
+
+    method: str
+    path: str
+    search: bool
+    asks: Asks
+    fixed: schema.FixedTable
+    unary: Body | None
+    stream: Stream | None
+    wants_passages: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRule:
+    """How errors of some statuses (none = all) are told; `status` None = as it is."""
+
+    when: frozenset[int]
+    status: int | None
+    template: Template
+    headers: Mapping[str, Template]
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """A compiled contract."""
+
+    name: str
+    file: str
+    routes: tuple[ContractRoute, ...]
+    errors: tuple[ErrorRule, ...]
+    compare: schema.CompareTable
+
+
+def load_contracts(named: Iterable[str]) -> list[Contract]:
+    """Load files, folders of them, and shipped contracts by name. Raises BadSettings with every problem found."""
+    contracts: list[Contract] = []
+    problems: list[str] = []
+    for name in named:
+        try:
+            contracts += [load_contract(file) for file in _files(name)]
+        except BadSettings as error:
+            problems += error.problems
+    if problems:
+        raise BadSettings(problems)
+    return contracts
+
+
+def _files(name: str) -> list[FilePath]:
+    path = FilePath(name)
+    if path.is_dir():
+        found = sorted(path.glob("*.toml"))
+        if not found:
+            raise BadSettings([f"http.contracts: the folder {path} holds no .toml file"])
+        return found
+    if path.is_file():
+        return [path]
+    shipped = shipped_folder() / f"{name}.toml"
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name) and shipped.is_file():
+        return [shipped]
+    known = ", ".join(sorted(each.stem for each in shipped_folder().glob("*.toml")))
+    raise BadSettings([f"http.contracts: no file, folder or shipped contract {name!r}; shipped are {known or 'none'}"])
+
+
+def shipped_folder() -> FilePath:
+    """Where the shipped contracts lie: in the wheel beside this package, or in the checkout."""
+    installed = FilePath(__file__).parents[1] / "contracts"
+    return installed if installed.is_dir() else FilePath(__file__).parents[3] / "deploy" / "contracts"
+
+
+def load_contract(path: FilePath) -> Contract:
+    """Load one file. Raises BadSettings with lines `FILE: KEY: problem`."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BadSettings([f"{path}: is larger than {MAX_BYTES} bytes"])
+        parsed = schema.ContractFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise BadSettings([f"{path}: {_key(item['loc'])}: {item['msg']}" for item in error.errors()]) from None
+    except (OSError, ValueError, RecursionError) as error:  # tomllib's and Unicode's errors are ValueErrors
+        raise BadSettings([f"{path}: {error}"]) from None
+    compiler = _Compiler(str(path))
+    routes = tuple(compiler.route(route, f"route[{index}]") for index, route in enumerate(parsed.route))
+    errors = [compiler.error(each, f"error[{index}]") for index, each in enumerate(parsed.error)]
+    compiler.comparable(parsed.compare)
+    if compiler.problems:
+        raise BadSettings(compiler.problems)
+    default = ErrorRule(frozenset(), None, compile_json(_DEFAULT_ERROR, ERROR, {}), {})
+    return Contract(parsed.name, str(path), routes, (*errors, default), parsed.compare)
+
+
+def _key(location: Sequence[int | str]) -> str:
+    key = ""
+    for part in location:
+        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
+    return key or "the file"
+
+
+class _Compiler:
+    """Compiles the parts of a file and collects what is wrong with them."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.problems: list[str] = []
+
+    def _attempt(self, key: str, compile_it: Callable[[], Template]) -> Template:
+        try:
+            return compile_it()
+        except ValueError as error:
+            self.problems.append(f"{self.file}: {key}: {error}")
+        except RecursionError:
+            self.problems.append(f"{self.file}: {key}: is nested too deep")
+        return None
+
+    def _path(self, text: str, key: str) -> Path:
+        try:
+            return parse_path(text)
+        except ValueError as error:
+            self.problems.append(f"{self.file}: {key}: {error}")
+            return Path(text, "", ())
+
+    def _paths(self, texts: Sequence[str], key: str) -> tuple[Path, ...]:
+        return tuple(self._path(text, key) for text in texts)
+
+    def route(self, table: schema.RouteTable, key: str) -> ContractRoute:
+        asks = self._asks(table.request, f"{key}.request")
+        parameters = set(_PARAMETER.findall(table.path))
+        if "{" in _PARAMETER.sub("", table.path):
+            self.problems.append(f"{self.file}: {key}.path: parameters are written {{name}} or {{name:path}}")
+        for path in (*asks.question, *(path for paths in asks.parts.values() for path in paths)):
+            if path.root == "@path" and path.steps[0] not in parameters:
+                self.problems.append(f"{self.file}: {key}.request: {path.text} is no parameter of {table.path}")
+            if not path.root and table.method == "GET":
+                self.problems.append(f"{self.file}: {key}.request: {path.text}: a GET has no body; use @query")
+        known = COMMON if table.action == "search" else FINAL
+        unary = None if table.response is None else self._body(table.response, known, f"{key}.response")
+        stream = None if table.stream is None else self._stream(table.stream, f"{key}.stream")
+        used: set[str] = set() if unary is None else names_used(unary.template)
+        for frames in () if stream is None else stream.frames.values():
+            for frame in frames:
+                used |= set() if frame.template is None else names_used(frame.template)
+        searching = table.action == "search"
+        return ContractRoute(
+            table.method, table.path, searching, asks, table.fixed, unary, stream, searching or "passages" in used
+        )
+
+    def _asks(self, table: schema.RequestTable, key: str) -> Asks:
+        if not table.question:
+            self.problems.append(f"{self.file}: {key}.question: is empty; name a path")
+        history = None
+        if table.history is not None:
+            given = table.history
+            history = History(
+                self._paths(given.path, f"{key}.history.path"),
+                self._path(given.role, f"{key}.history.role"),
+                self._path(given.text, f"{key}.history.text"),
+                frozenset(given.user),
+                frozenset(given.assistant),
+                given.pairs,
+                given.drop_last,
+            )
+        names = ("collection", "session", "request_id", "top_k", "filter", "route", "threshold")
+        parts = {name: self._paths(getattr(table, name), f"{key}.{name}") for name in names}
+        return Asks(self._paths(table.question, f"{key}.question"), history, parts)
+
+    def _body(self, table: schema.ResponseTable, known: frozenset[str], key: str) -> Body:
+        lists = {name: items for name, items in _ITEMS.items() if name != "citations" or "answer" in known}
+        if table.body:
+            template = self._attempt(f"{key}.body", lambda: compile_json(table.body, known, lists))
+        else:
+            template = self._attempt(f"{key}.text", lambda: compile_text(table.text, known))
+        media = table.content_type or ("application/json" if table.body else "text/plain; charset=utf-8")
+        return Body(template, bool(table.body), media, table.status, self._headers(table.headers, known, key))
+
+    def _stream(self, table: schema.StreamTable, key: str) -> Stream:
+        frames: dict[str, list[Frame]] = {}
+        for index, frame in enumerate(table.frame):
+            frames.setdefault(frame.on, []).append(self._frame(frame, table.framing, f"{key}.frame[{index}]"))
+        media = {"sse": "text/event-stream", "ndjson": "application/x-ndjson", "raw": "text/plain; charset=utf-8"}
+        when = None if table.when is None else (self._path(table.when.path, f"{key}.when.path"), table.when.equals)
+        return Stream(
+            table.framing,
+            "\r\n" if table.newline == "crlf" else "\n",
+            table.heartbeat,
+            table.content_type or media[table.framing],
+            table.status,
+            self._headers(table.headers, COMMON, key),
+            when,
+            {on: tuple(each) for on, each in frames.items()},
+        )
+
+    def _frame(self, table: schema.FrameTable, framing: str, key: str) -> Frame:
+        known = _FRAME_NAMES[table.on]
+        lists = dict(_ITEMS) if table.on == "end" else {"passages": PASSAGE} if table.on == "start" else {}
+        if table.event and framing != "sse":
+            self.problems.append(f"{self.file}: {key}.event: only framing sse has event names")
+        if framing == "ndjson" and table.data is None:
+            self.problems.append(f"{self.file}: {key}: framing ndjson takes data")
+        data, text = table.data, table.text
+        if data is not None:
+            return Frame(table.event, self._attempt(f"{key}.data", lambda: compile_json(data, known, lists)), True)
+        if text is not None:
+            return Frame(table.event, self._attempt(f"{key}.text", lambda: compile_text(text, known)), False)
+        return Frame(table.event, None, False)
+
+    def error(self, table: schema.ErrorTable, key: str) -> ErrorRule:
+        template = self._attempt(f"{key}.body", lambda: compile_json(table.body, ERROR, {}))
+        return ErrorRule(frozenset(table.when), table.status, template, self._headers(table.headers, ERROR, key))
+
+    def comparable(self, table: schema.CompareTable) -> None:
+        for path in (*table.free, *table.enums):
+            if not path:
+                self.problems.append(f"{self.file}: compare: a path is empty")
+
+    def _headers(self, given: Mapping[str, str], known: frozenset[str], key: str) -> dict[str, Template]:
+        headers: dict[str, Template] = {}
+        for name, value in given.items():
+            if not _HEADER_NAME.fullmatch(name) or name.lower() in _OWN_HEADERS:
+                self.problems.append(f"{self.file}: {key}.headers: {name!r} is no header that can be set here")
+                continue
+            headers[name.lower()] = self._attempt(
+                f"{key}.headers.{name}",
+                lambda value=value: compile_text(value, known),  # type: ignore[misc]
+            )
+        return headers

@@ -1,0 +1,164 @@
+"""Routes of contracts as the server calls them: a legacy request becomes a question, events become legacy bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from router.asked import asked_text
+from router.http.asking import Search, answered, found, streamed, to_checked, to_search
+from router.http.contract.asks import in_legacy_words, read_request, sources_of, wants_stream
+from router.http.contract.frames import (
+    ContractFrames,
+    citation_items,
+    common,
+    error_values,
+    final,
+    header_list,
+    passage_items,
+)
+from router.http.contract.template import Values, render, render_text
+from router.http.wire import JSON, to_json_bytes
+from router.unicode import encodable
+from standard.domain.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from pointsman.v1 import gateway_pb2
+
+    from router.http.asking import Call, HttpParts
+    from router.http.contract.load import Contract, ContractRoute, Stream
+    from router.http.contract.paths import Sources
+    from router.http.errors import Problem
+    from standard.domain.passage import RetrievedPassage
+    from standard.domain.question import Question
+
+
+def handler(route: ContractRoute) -> Callable[[HttpParts, Call], Awaitable[None]]:
+    """What serves a contract's route."""
+
+    async def handle(parts: HttpParts, call: Call) -> None:
+        sources = sources_of(call)
+        request = read_request(route, sources)
+        if route.search:
+            await _search(parts, call, route, request, sources)
+            return
+        try:
+            question = to_checked(parts, call, request)
+        except InvalidInput as error:
+            raise in_legacy_words(error, route.asks) from None
+        if not question.request_id:
+            question = replace(question, request_id=uuid.uuid4().hex)
+        stream = route.stream
+        if stream is not None and wants_stream(stream, sources):
+            await _stream(parts, call, route, stream, question, sources)
+        else:
+            await _whole(parts, call, route, question, sources)
+
+    return handle
+
+
+async def _search(
+    parts: HttpParts, call: Call, route: ContractRoute, request: gateway_pb2.AnswerRequest, sources: Sources
+) -> None:
+    filter_ = request.filter if request.HasField("filter") else None
+    try:
+        search = to_search(parts, call, request.question, request.collection, request.top_k, filter_)
+    except InvalidInput as error:
+        raise in_legacy_words(error, route.asks) from None
+    passages = await found(parts, call, [search])
+    run_id = uuid.uuid4().hex
+    named = common(run_id, request.question, request.session_id)
+    await _send(call, route, Values(named, {"passages": passage_items(passages)}, sources), run_id)
+
+
+async def _whole(parts: HttpParts, call: Call, route: ContractRoute, question: Question, sources: Sources) -> None:
+    async with _looked_up(parts, route, question) as passages:
+        answer = await answered(parts, call, question)
+        items = passage_items(await passages())
+    named = common(question.request_id, question.text.raw, question.session_id) | final(answer)
+    lists = {"passages": items, "citations": citation_items(answer.citations, items)}
+    await _send(call, route, Values(named, lists, sources), question.request_id)
+
+
+async def _send(call: Call, route: ContractRoute, values: Values, run_id: str) -> None:
+    body = route.unary
+    assert body is not None  # noqa: S101 - the schema has one where nothing is streamed
+    if body.is_json:
+        rendered = to_json_bytes(render(body.template, values))
+    else:
+        rendered = encodable(render_text(body.template, values)).encode()
+    await call.reply.whole(
+        body.status, rendered, body.content_type, [*call.headers(run_id), *header_list(body.headers, values)]
+    )
+
+
+async def _stream(
+    parts: HttpParts, call: Call, route: ContractRoute, stream: Stream, question: Question, sources: Sources
+) -> None:
+    async with _looked_up(parts, route, question) as passages:
+        framing = ContractFrames(stream, question, sources)
+
+        async def before() -> bytes:
+            return framing.start(passage_items(await passages()))
+
+        values = Values(framing.named, {}, sources)
+        headers = header_list(stream.headers, values)
+        await streamed(parts, call, question, framing, status=stream.status, headers=headers, before=before)
+
+
+@asynccontextmanager
+async def _looked_up(
+    parts: HttpParts, route: ContractRoute, question: Question
+) -> AsyncIterator[Callable[[], Awaitable[list[RetrievedPassage]]]]:
+    """Passages that a legacy response lists as its sources, looked up while the answer is made.
+
+    An answer's events name only what it cites, and without text or metadata; a route whose templates list no passages
+    does not pay for this.
+    """
+    if not route.wants_passages:
+
+        async def nothing() -> list[RetrievedPassage]:
+            return []
+
+        yield nothing
+        return
+
+    search = Search(question.scope, asked_text(question), question.top_k)
+
+    async def look() -> list[RetrievedPassage]:
+        vector = await parts.embed(search.text)
+        return list((await parts.retriever.search(search.scope, search.text, vector, k=search.top_k)).passages)
+
+    looking = asyncio.create_task(look())
+
+    async def looked() -> list[RetrievedPassage]:
+        return await looking
+
+    try:
+        yield looked
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+        if not looking.cancelled():
+            looking.exception()  # raised where it was awaited, or the answer itself failed
+
+
+def failer(contract: Contract) -> Callable[[Call, Problem], Awaitable[None]]:
+    """What tells of errors in a contract's shape."""
+
+    async def fail(call: Call, problem: Problem) -> None:
+        rule = next(rule for rule in contract.errors if not rule.when or problem.status in rule.when)
+        status = problem.status if rule.status is None else rule.status
+        named = common(call.request_id, "", "") | error_values(replace(problem, status=status))
+        values = Values(named, {}, sources_of(call))
+        headers = [*problem.headers, *header_list(rule.headers, values)]
+        if call.request_id:
+            headers.append(("x-request-id", call.request_id))
+        await call.reply.whole(status, to_json_bytes(render(rule.template, values)), JSON, headers)
+
+    return fail

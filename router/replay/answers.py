@@ -1,0 +1,118 @@
+"""Where the words of an answer stand in a response: known for our own façades, told by the contract for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.routing import compile_path
+
+from router.http.contract.template import path_of
+from router.replay.structure import KIND_KEYS, Rules
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Sequence
+
+    from router.http.contract.load import Contract, Frame
+    from router.replay.structure import Parsed
+
+Steps = tuple["str | int", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Events that carry a piece of the answer: their name or kind ("" = any), and where in them it is."""
+
+    kind: str
+    steps: Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the answer out of the responses of paths that match."""
+
+    pattern: re.Pattern[str]
+    method: str
+    whole: Steps | None
+    pieces: tuple[Piece, ...]
+    rules: Rules
+
+    def answer(self, parsed: Parsed) -> str | None:
+        """The answer of a response; None where there is none to be found."""
+        if len(parsed.parts) == 1 and parsed.parts[0].kind == "":
+            value = parsed.parts[0].value
+            found = value if isinstance(value, str) else None if self.whole is None else _at(self.whole, value)
+            return found if isinstance(found, str) else None
+        words: list[str] = []
+        for part in parsed.parts:
+            for piece in self.pieces:
+                found = _at(piece.steps, part.value) if piece.kind in {"", part.kind} else None
+                if isinstance(found, str):
+                    words.append(found)
+                    break
+        return "".join(words) if words else None
+
+
+def _at(steps: Steps, value: Any) -> object:  # noqa: ANN401 - JSON
+    for step in steps:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+_ANY: Final[Steps] = ("choices", 0, "delta", "content")
+
+
+def own_readers() -> list[Reader]:
+    """Readers of our own façades."""
+
+    def reader(path: str, whole: Steps, *pieces: Piece) -> Reader:
+        return Reader(compile_path(path)[0], "POST", whole, pieces, Rules())
+
+    return [
+        reader("/v1/chat/completions", ("choices", 0, "message", "content"), Piece("", _ANY)),
+        reader("/query", ("answer",), Piece("", ("token", "text"))),
+    ]
+
+
+def readers_of(contracts: Sequence[Contract]) -> list[Reader]:
+    """Readers of the routes of contracts."""
+    readers: list[Reader] = []
+    for contract in contracts:
+        rules = Rules(frozenset(contract.compare.free), contract.compare.enums)
+        for route in contract.routes:
+            whole = path_of(route.unary.template, "answer") if route.unary is not None else None
+            frames = route.stream.frames.get("token", ()) if route.stream is not None else ()
+            pieces = tuple(piece for frame in frames if (piece := _piece(frame)) is not None)
+            readers.append(Reader(compile_path(route.path)[0], route.method, whole, pieces, rules))
+    return readers
+
+
+def _piece(frame: Frame) -> Piece | None:
+    steps = path_of(frame.template, "token")
+    if steps is None:
+        return None
+    kind = frame.event
+    if not kind and isinstance(frame.template, dict):
+        told = [frame.template[key] for key in KIND_KEYS if isinstance(frame.template.get(key), str)]
+        kind = str(told[0]) if told else ""
+    return Piece(kind, steps)
+
+
+def token_f1(one: str, other: str) -> float:
+    """Harmonic mean of precision and recall over the words of two answers (0-1), as SQuAD counts them."""
+    first, second = one.casefold().split(), other.casefold().split()
+    if not first or not second:
+        return float(first == second)
+    left: dict[str, int] = {}
+    for word in first:
+        left[word] = left.get(word, 0) + 1
+    shared = 0
+    for word in second:
+        if left.get(word, 0) > 0:
+            left[word] -= 1
+            shared += 1
+    return 0.0 if not shared else 2 * shared / (len(first) + len(second))

@@ -1,0 +1,121 @@
+"""`pointsman replay`: shipped contracts give what was recorded of the APIs they stand for, and a difference shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "deploy" / "contracts" / "recorded"
+NAMES = sorted(path.stem for path in RECORDED.glob("*.jsonl"))
+CORPUS = ROOT / "deploy" / "demo" / "corpus"
+DOCUMENTS = ("pol-010-lost-property.md", "pol-007-travel-and-expenses.docx", "faq-003-islander-card.html")
+
+
+class Replays:
+    """Runs `pointsman` on a database that holds the documents which the recordings ask about."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        self.folder = folder
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
+            "POINTSMAN_DATA_DIR": str(folder / "data"),
+            "POINTSMAN_DATABASE__URL": database_url,
+        }
+
+    def __call__(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "router.cli", *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            cwd=self.folder,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, done.stderr + done.stdout
+        assert "Traceback" not in done.stderr
+        self.stderr = done.stderr
+        return done.stdout
+
+    def report(self, *arguments: str, code: int = 0, stdin: str = "") -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self("replay", *arguments, "--json", code=code, stdin=stdin))
+        return value
+
+
+@pytest.fixture(scope="module")
+def run(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Replays:
+    replays = Replays(tmp_path_factory.mktemp("replay"), module_database_url)
+    replays("ingest", *(str(CORPUS / name) for name in DOCUMENTS))
+    return replays
+
+
+def test_every_shipped_contract_has_recordings() -> None:
+    contracts = sorted(path.stem for path in (ROOT / "deploy" / "contracts").glob("*.toml"))
+    assert contracts
+    assert set(contracts) <= set(NAMES)
+
+
+def test_what_was_recorded_replays_structurally_equal(run: Replays) -> None:
+    contracts = [option for name in NAMES for option in ("--contract", name)]
+    stdin = "".join((RECORDED / f"{name}.jsonl").read_text() for name in NAMES)
+    report = run.report("-", *contracts, stdin=stdin)
+    assert report["differences"] == []
+    assert report["refused"] == []
+    assert report["structurally_equal"] == report["exchanges"] == len(stdin.splitlines()) >= 30
+    for name in NAMES:
+        lines = [line for line in report["replayed"] if line["id"].startswith(name)]
+        answered = [
+            line for line in lines if line["recorded_status"] == 200 and not line["endpoint"].endswith("/search")
+        ]
+        assert len(answered) >= 5
+        assert all(line["cosine"] > 0.4 for line in answered)
+        assert any(line["recorded_status"] >= 400 for line in lines)
+    assert report["seconds"]["now"]["p50"] > 0
+    assert report["seconds"]["recorded"]["p50"] > 0
+
+
+def test_a_difference_is_named_and_is_the_exit_code(run: Replays, tmp_path: Path) -> None:
+    recorded = [json.loads(line) for line in (RECORDED / "plain.jsonl").read_text().splitlines()]
+    first = recorded[0]
+    del first["response"]["body"]["sources"][0]["score"]
+    del first["response"]["body"]["sources"][1]["score"]
+    first["response"]["body"]["took_ms"] = 12
+    first["response"]["body"]["answer"] = ["in a list"]
+    page = tmp_path / "report.html"
+    stdin = json.dumps(first)
+    report = run.report("-", "--contract", "plain", "--page", str(page), code=1, stdin=stdin)
+    found = {(item["kind"], item["path"]) for item in report["differences"]}
+    assert found == {("missing", "took_ms"), ("extra", "sources[].score"), ("type", "answer")}
+    html = page.read_text()
+    assert "took_ms" in html
+    assert "<script" not in html
+    assert "http" not in html.replace("http-equiv", "")
+
+
+def test_without_its_contract_everything_differs(run: Replays) -> None:
+    report = run.report(str(RECORDED / "dify.jsonl"), code=1)
+    assert report["structurally_equal"] == 0
+    assert {"status"} <= {item["kind"] for item in report["differences"]}
+
+
+def test_bad_lines_are_told_in_their_place(run: Replays) -> None:
+    good = (RECORDED / "plain.jsonl").read_text().splitlines()[0]
+    stdin = f'{{\n{{"id": "x", "request": {{"path": "ask"}}, "response": {{"body": {{}}}}}}\n{good}'
+    report = run.report("-", "--contract", "plain", code=1, stdin=stdin)
+    assert [item["id"] for item in report["refused"]] == ["1", "x"]
+    assert report["exchanges"] == 1
+
+
+def test_a_server_that_is_not_there_and_a_contract_that_is_none(run: Replays) -> None:
+    run("replay", str(RECORDED / "plain.jsonl"), "--server", "http://127.0.0.1:9", code=1)
+    assert "127.0.0.1:9" in run.stderr
+    run("replay", str(RECORDED / "plain.jsonl"), "--contract", "nothing", code=2)
+    assert "shipped are dify, langserve, plain, r2r" in run.stderr
