@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentic.critique import Critic
-    from agentic.state import Held, RunState
+    from agentic.state import BranchResult, Held, RunState
     from standard.domain.event import Emit
     from standard.sandbox.canary import Secret
 
@@ -180,7 +180,7 @@ def answer_request(state: RunState) -> AnswerRequest:
     facts += [
         Fact(f"{result.question} -> {result.answer}", result.refs)
         for result in state.branch_results
-        if not result.failed
+        if not result.failed and not _told(result, facts)
     ]
     recorded = _recorded(state, facts)
     return AnswerRequest(
@@ -195,6 +195,12 @@ def answer_request(state: RunState) -> AnswerRequest:
         timeout_seconds=max(0.0, min(state.settings.answer_seconds, state.remaining_seconds)),
         term_idf=dict(state.term_idf),
     )
+
+
+def _told(result: BranchResult, facts: list[Fact]) -> bool:
+    """Does a fact say the answer already, from the same source? A record is written from the answers before it."""
+    answer = result.answer.casefold()
+    return any(answer in fact.text.casefold() and set(fact.refs) & set(result.refs) for fact in facts)
 
 
 def _clarifications(state: RunState) -> tuple[Turn, ...]:
@@ -219,7 +225,8 @@ def _recorded(state: RunState, facts: list[Fact]) -> tuple[Held, ...]:
 def _most_useful_first(state: RunState, *, needed: bool) -> tuple[Held, ...]:
     """Passages of the context: relevant ones first, then those not judged, in order of acquisition.
 
-    Where none is left, all there are: unread and irrelevant ones too; if `needed`, compressed ones as well.
+    Where none is left and passages are `needed`, all there are: unread, irrelevant and compressed ones too. Where a
+    record of what was of use stands in their place, they are not.
     """
     shown = [held for held in state.evidence.held if held.full and not held.dropped]
     if not shown and not needed:
@@ -230,7 +237,7 @@ def _most_useful_first(state: RunState, *, needed: bool) -> tuple[Held, ...]:
 
     ranked = sorted(shown or state.evidence.held, key=rank)
     useful = [held for held in ranked if held.relevant is not False]
-    return tuple(useful or ranked)
+    return tuple(useful or (ranked if needed else ()))
 
 
 def open_branches(state: RunState) -> tuple[str, ...]:

@@ -2,8 +2,9 @@
 
 What a second hop needs stands in three places: further down the question's own ranking, in documents that the best
 sources name, and near the question once it is read together with the best source. None of the three is best everywhere,
-so the step takes them together and prefers documents that the run does not hold yet. The weights were chosen on five
+so the step takes them together and prefers documents that the run does not hold yet. The weights were chosen on six
 sets of questions (docs/agentic.md); they favour links, without which bridges between encyclopaedia articles are lost.
+In a small collection every document names the same few things, and links lead anywhere: there they are left out.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FURTHER, LINKED, SECOND_LOOK = 1.0, 1.25, 0.75
 """Weights of the question's own ranking, of links, and of the question read with the best source."""
+SMALL_COLLECTION = 2_000
+"""Passages up to which links are left out."""
 _RANK_OFFSET = 3
 """The k of reciprocal rank fusion: small, since only heads of lists matter for a handful of places."""
 _DEPTH = 30
@@ -44,9 +47,10 @@ async def explore(
     sources = [held for ref in refs if (held := state.evidence.by_ref(ref)) is not None]
     question, vector = state.question.raw, vector_of(state.queries[0].vector)
     depth = max(_DEPTH, fetch_size(state.top_k, state.evidence))
+    followed = [] if 0 < state.corpus_size <= SMALL_COLLECTION else sources
     async with asyncio.TaskGroup() as group:
         further = group.create_task(library.search(scope, question, vector, k=depth))
-        linked = group.create_task(_linked(sources, library, scope, state, depth))
+        linked = group.create_task(_linked(followed, library, scope, state, depth))
         near = group.create_task(library.search(scope, second_look(state, refs), vector_of(look), k=depth))
     fused = fuse([further.result(), linked.result(), near.result()], [FURTHER, LINKED, SECOND_LOOK])
     documents = {item.passage.document_id for item in state.evidence.held}

@@ -127,10 +127,12 @@ def _after_act(state: RunState) -> str:
 
 def compression_due(state: RunState) -> bool:
     """Every few steps, once enough full passages are held and while another step may follow."""
-    settings = state.settings.compression
+    settings, last = state.settings.compression, state.last_judgement
     return (
         settings.enabled
         and not state.llm_failed
+        # The model has just said that nothing is missing: the next call writes the answer.
+        and not (last is not None and last.sufficient and last.by == "llm")
         and state.steps_left > 0
         and state.steps - state.compressed_at >= settings.every_steps
         and len(state.evidence.in_context) >= settings.min_passages

@@ -211,6 +211,7 @@ def begin(
         settings=settings,
         history=question.history,
         top_k=question.top_k,
+        corpus_size=first.corpus_size,
         term_idf=tuple(first.term_idf.items()),
         evidence=evidence,
         steps=1,

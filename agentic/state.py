@@ -178,6 +178,7 @@ class RunState:
     """A run between two nodes of the graph.
 
     `term_idf` pairs lexemes of the question with their inverse document frequency, as the first retrieval told it.
+    `corpus_size` is the collection's number of passages, 0 if unknown.
     `steps` counts executed retrieval actions, the first retrieval included. `elapsed_seconds` is wall clock over all
     attempts; `remaining_seconds` what deadline and cap leave at this moment (both are stamped by the graph before a
     node runs). `dropped_queries` were taken out of an action of several since earlier ones had asked. `stale_steps` and
@@ -191,6 +192,7 @@ class RunState:
     settings: AgenticSettings
     history: tuple[Turn, ...] = ()
     top_k: int = 5
+    corpus_size: int = 0
     term_idf: tuple[tuple[str, float], ...] = ()
     evidence: Evidence = Evidence()
     steps: int = 0

@@ -97,7 +97,10 @@ _PLAN = join(
         instruction("You plan how to look a question up in a collection of documents. You do not answer it."),
         DATA_RULE,
         instruction("""\
-Reply with one JSON object: "sub_questions", a list of 1 to 6 objects
+Reply with one JSON object of this shape:
+{"sub_questions": [{"id": "q1", "question": "captain of …", "depends_on": []},
+{"id": "q2", "question": "birthplace of {q1}", "depends_on": ["q1"]}]}
+It holds 1 to 6 sub-questions:
 - "id": q1, q2 …
 - "question": one lookup, short and complete by itself, in words that a document would use. Where it needs the answer of
   an earlier one, write that one's id in braces: "birthplace of {q1}".
@@ -113,11 +116,13 @@ _ANSWER = join(
         instruction("You answer sub-questions from sources that were found for them."),
         DATA_RULE,
         instruction("""\
-Reply with one JSON object:
-- "answers": for each sub-question (tags b1, b2 …) its "id", whether the sources state the answer ("found"), the
-  "answer" in a few words (a name, a date, a number with its unit; empty if not found), and the tags of the "sources"
-  that state it (["S1"]). Check that a source means the same person, place or thing. Nothing from your own memory.
-- "relevant": the tags of those sources shown below that help to answer the question."""),
+Reply with one JSON object of this shape:
+{"answers": [{"id": "b1", "found": true, "answer": "…", "sources": ["S1"]}], "relevant": ["S1", "S4"]}
+- "answers": one for each sub-question (its tag, b1, b2 …, is its "id"). "found" tells whether the sources state the
+  answer; "answer" is that in a few words (a name, a date, a number with its unit; all of them where there are several;
+  empty if not found), "sources" the tags of those that state it. Check that a source means the same person, place or
+  thing. Nothing from your own memory.
+- "relevant": the tags of those sources shown below that help to answer the question or what is still to be asked."""),
     ],
 )
 
@@ -178,8 +183,8 @@ class PlanJudge:
         results = results_of(read.reply, open_branches, state)
         together = replace(state, branch_results=state.branch_results + results)
         shown = {held.ref for held in _to_show(state)}
-        earlier = {held.ref for held in state.evidence.held if held.relevant}
-        relevant = (shown & set(read.reply.relevant)) | (earlier - shown)
+        # What was of use to an earlier sub-question stays so, whether or not it is to this one.
+        relevant = shown & set(read.reply.relevant) | {held.ref for held in state.evidence.held if held.relevant}
         relevant |= {ref for result in results for ref in result.refs}
         return Judged(judgement_of(together), frozenset(relevant), read.usage, results)
 
@@ -287,6 +292,9 @@ def failed_branches(state: RunState) -> tuple[Branch, ...]:
 def results_of(reply: WaveReply, branches: Sequence[Branch], state: RunState) -> tuple[BranchResult, ...]:
     """One result for each sub-question of the wave; one that is left out, or answered without a source, failed."""
     said = {answer.id.strip(): answer for answer in reply.answers}
+    if not said.keys() & {branch.id for branch in branches} and len(reply.answers) == len(branches):
+        # Ids go on counting after a second plan; a model that begins with b1 again still answers in order.
+        said = {branch.id: answer for branch, answer in zip(branches, reply.answers, strict=True)}
     results = []
     for branch in branches:
         answer = said.get(branch.id)
@@ -327,4 +335,5 @@ def _result(state: RunState, branch: str) -> BranchResult | None:
 
 
 def _to_show(state: RunState) -> tuple[Held, ...]:
-    return tuple(held for held in state.evidence.in_context if held.relevant is None)
+    """What is new, and what was of use before: one source often answers a later sub-question as well."""
+    return state.evidence.in_context

@@ -105,3 +105,38 @@ async def test_few_passages_and_early_steps_are_left_alone(server: ModelServer, 
     server.script = Model(json_reply({"facts": [], "open_questions": [], "contradictions": []}))
     _, events = await ask(llm, enabled=False)
     assert not [event for event in events if isinstance(event, ContextCompressed)]
+
+
+async def test_nothing_is_compressed_once_the_model_knows_enough(server: ModelServer, llm: OpenAiLlm) -> None:
+    known = [{"text": "Anna Berg commands ship number 0", "sources": ["S1"]}]
+    done = reply(1.0, "answer", relevant=["S1", "S2", "S3", "S4"], known=known)
+    server.script = [done, Reply("Anna Berg commands ship 0 [S1].")]
+    _, events = await run("Who commands ship number 0?", parts(llm, every_steps=1), library(), top_k=4)
+    assert not [event for event in events if isinstance(event, ContextCompressed)]
+    assert len(server.requests) == 2
+
+
+async def test_what_was_judged_useless_does_not_come_back_in_the_place_of_what_was_compressed(
+    server: ModelServer, llm: OpenAiLlm
+) -> None:
+    record = {"facts": [{"text": "Anna Berg commands ship number 0", "sources": ["S1"]}], "open_questions": ["x"]}
+    known = [{"text": "Anna Berg commands ship number 0", "sources": ["S1"]}]
+
+    def model(request: Recorded) -> Reply:
+        system = request.text("system")
+        if "keep the record" in system:
+            return json_reply(record | {"contradictions": []})
+        if "decide whether" in system:
+            first = request.number == 0
+            of_use = ["S1", "S2", "S3", "S4"] if first else []
+            return reply(
+                0.4 if first else 0.9, "search" if first else "answer", query="5", relevant=of_use, known=known
+            )
+        return Reply("Anna Berg commands ship 0 [S1].")
+
+    server.script = model
+    await run("Who commands ship number 0?", parts(llm, every_steps=1), library(), top_k=4)
+    told = server.requests[-1].text("user")
+    assert "Anna Berg commands ship number 0" in told
+    assert "Finn Hage" not in told
+    assert "Eva Gran" not in told

@@ -175,3 +175,34 @@ async def test_a_plan_without_branches_or_in_a_circle_is_made_sense_of(
     result, _ = await ask(llm, library)
     assert result.text
     assert result.steps <= 8
+
+
+async def test_a_source_of_use_to_one_sub_question_is_shown_to_the_next(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = Planner(CHAIN)
+    await ask(llm, library)
+    waves = [
+        request.text("user") for request in server.requests if "You answer sub-questions" in request.text("system")
+    ]
+    assert len(waves) == 2
+    assert "birth year of Anna Berg" in waves[1]
+    assert "her captain is Anna Berg" in waves[1]  # found by the first wave
+
+
+async def test_answers_under_other_ids_are_taken_in_order(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    planner = Planner(plan(("q1", "captain of Razorbill", ())), plan(("q1", "who commands Razorbill", ())))
+    first = json_reply({"answers": [{"id": "b1", "answer": "", "found": False, "sources": []}], "relevant": []})
+    renamed = json_reply(
+        {"answers": [{"id": "q1", "answer": "Anna Berg", "found": True, "sources": ["S1"]}], "relevant": ["S1"]}
+    )
+    waves = [first, renamed]
+
+    def model(request: Recorded) -> Reply:
+        return waves.pop(0) if "You answer sub-questions" in request.text("system") else planner(request)
+
+    server.script = model
+    result, _ = await ask(llm, library)
+    assert result.stop_reason is StopReason.SUFFICIENT
