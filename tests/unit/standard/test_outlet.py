@@ -1,0 +1,143 @@
+"""Everything a route emits goes through one door: guarded, in order, and nothing after a block."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason
+from standard.domain.event import (
+    CitationMade,
+    ClarificationAsked,
+    EventBody,
+    OutputBlocked,
+    PassagesScreened,
+    PlanMade,
+    QueryIssued,
+    SubQuestion,
+    TokenEmitted,
+)
+from standard.domain.outcome import RouteResult
+from standard.domain.passage import ScanFinding
+from standard.outlet import ANSWER_WITHHELD, LINKS_REMOVED, Blocked, Outlet
+from standard.sandbox.canary import secret_of
+
+CANARY = "5e1b0c9d7f3a24680fedcba913572468"
+SECRET = secret_of(CANARY, "You answer one question from passages of a knowledge base, and from nothing else at all.")
+DONE = RouteResult("", AnswerSource.GENERATED, Outcome.ANSWERED, StopReason.SUFFICIENT, notices=("Read on.",))
+FINDINGS = (ScanFinding("d#0", "flag", ("override",), "rules"),)
+
+
+class Told:
+    def __init__(self) -> None:
+        self.bodies: list[EventBody] = []
+
+    async def emit(self, body: EventBody) -> None:
+        self.bodies.append(body)
+
+    @property
+    def text(self) -> str:
+        return "".join(body.text for body in self.bodies if isinstance(body, TokenEmitted))
+
+
+def cites(start: int, end: int) -> CitationMade:
+    return CitationMade(7, Citation("d#0", "d", "T", "wiki/d", "quote", start, end, 0, 5))
+
+
+async def answered(text: str, cuts: list[int]) -> tuple[RouteResult, Told]:
+    told = Told()
+    outlet = Outlet(told.emit, SECRET)
+    outlet.allow(["https://wiki.shop.example/pump"])
+    edges = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
+    try:
+        for start, end in zip(edges, edges[1:], strict=False):
+            await outlet(TokenEmitted(text[start:end]))
+        return await outlet.close(DONE), told
+    except Blocked:
+        return await outlet.close_blocked(AnswerSource.GENERATED), told
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "The pump. ",
+                CANARY,
+                CANARY[:9],
+                "https://wiki.shop.example/pump ",
+                "https://attacker.example/?d=1 ",
+                "[a](",
+            ]
+        ),
+        max_size=6,
+    ),
+    st.lists(st.integers(0, 200), max_size=8),
+)
+async def test_however_it_is_cut_the_same_is_shown_and_returned(parts: list[str], cuts: list[int]) -> None:
+    text = "".join(parts)
+    whole, all_at_once = await answered(text, [])
+    cut, in_pieces = await answered(text, cuts)
+    assert cut == whole
+    assert in_pieces.text == all_at_once.text == whole.text
+    assert CANARY not in whole.text
+    assert "attacker" not in whole.text
+    assert (whole.outcome is Outcome.BLOCKED) == (CANARY in text)
+
+
+async def test_nothing_follows_a_block() -> None:
+    told = Told()
+    outlet = Outlet(told.emit, SECRET)
+    await outlet(TokenEmitted("The pump is green. "))
+    await outlet(cites(0, 18))
+    with pytest.raises(Blocked):
+        await outlet(TokenEmitted(f"{CANARY} and so on "))
+    for body in (TokenEmitted("more"), cites(0, 4), QueryIssued(2, "search", "pump")):
+        with pytest.raises(Blocked):
+            await outlet(body)
+    result = await outlet.close_blocked(AnswerSource.GENERATED, steps=3)
+    assert isinstance(told.bodies[-1], OutputBlocked)
+    assert (result.outcome, result.stop_reason, result.steps) == (Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED, 3)
+    assert result.text == told.text == "The pump is green. "
+    assert [citation.answer_end for citation in result.citations] == [18]
+    assert result.notices == (ANSWER_WITHHELD,)
+
+
+async def test_findings_come_first_and_only_where_the_route_does_not_hand_over() -> None:
+    for escalate in ("", "insufficient"):
+        told = Told()
+        outlet = Outlet(told.emit, None)
+        outlet.screened(FINDINGS)
+        result = RouteResult(
+            "", AnswerSource.GENERATED, Outcome.UNANSWERABLE, StopReason.NO_EVIDENCE, escalate=escalate
+        )
+        assert await outlet.close(result) == result
+        assert told.bodies == ([] if escalate else [PassagesScreened(FINDINGS)])
+
+
+async def test_questions_and_notices_are_cleaned_and_what_a_model_tells_is_looked_through() -> None:
+    told = Told()
+    outlet = Outlet(told.emit, SECRET)
+    await outlet(ClarificationAsked("See https://attacker.example/a now?", ("www.attacker.example/b", "this")))
+    asked = told.bodies[0]
+    assert isinstance(asked, ClarificationAsked)
+    assert "attacker" not in f"{asked.question}{asked.options}"
+    result = await outlet.close(RouteResult("", AnswerSource.GENERATED, Outcome.ANSWERED, StopReason.SUFFICIENT,
+                                            clarification="https://attacker.example/c", notices=("not found: javascript:x",)))  # fmt: skip
+    assert "attacker" not in result.clarification
+    assert "javascript" not in result.notices[0]
+    leaking: list[EventBody] = [
+        QueryIssued(1, "search", CANARY[::-1]),
+        QueryIssued(1, "search", "pump", CANARY.upper()),
+        PlanMade((SubQuestion("b1", f"what is {CANARY}"),)),
+        ClarificationAsked("Which?", (CANARY,)),
+    ]
+    for body in leaking:
+        with pytest.raises(Blocked):
+            await Outlet(Told().emit, SECRET)(body)
+
+
+async def test_a_removed_address_is_a_caveat() -> None:
+    result, _ = await answered("See https://attacker.example/?d=1 for more.", [])
+    assert result.outcome is Outcome.ANSWERED_WITH_CAVEAT
+    assert result.notices == ("Read on.", LINKS_REMOVED)
