@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +54,7 @@ async def answered(text: str, cuts: list[int]) -> tuple[RouteResult, Told]:
     outlet.allow(["https://wiki.shop.example/pump"])
     edges = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
     try:
-        for start, end in zip(edges, edges[1:], strict=False):
+        for start, end in pairwise(edges):
             await outlet(TokenEmitted(text[start:end]))
         return await outlet.close(DONE), told
     except Blocked:
@@ -108,9 +111,7 @@ async def test_findings_come_first_and_only_where_the_route_does_not_hand_over()
         told = Told()
         outlet = Outlet(told.emit, None)
         outlet.screened(FINDINGS)
-        result = RouteResult(
-            "", AnswerSource.GENERATED, Outcome.UNANSWERABLE, StopReason.NO_EVIDENCE, escalate=escalate
-        )
+        result = replace(DONE, notices=(), outcome=Outcome.UNANSWERABLE, escalate=escalate)
         assert await outlet.close(result) == result
         assert told.bodies == ([] if escalate else [PassagesScreened(FINDINGS)])
 
@@ -122,8 +123,8 @@ async def test_questions_and_notices_are_cleaned_and_what_a_model_tells_is_looke
     asked = told.bodies[0]
     assert isinstance(asked, ClarificationAsked)
     assert "attacker" not in f"{asked.question}{asked.options}"
-    result = await outlet.close(RouteResult("", AnswerSource.GENERATED, Outcome.ANSWERED, StopReason.SUFFICIENT,
-                                            clarification="https://attacker.example/c", notices=("not found: javascript:x",)))  # fmt: skip
+    asking = replace(DONE, clarification="https://attacker.example/c", notices=("not found: javascript:x",))
+    result = await outlet.close(asking)
     assert "attacker" not in result.clarification
     assert "javascript" not in result.notices[0]
     leaking: list[EventBody] = [
