@@ -123,8 +123,10 @@ async def _answer(
 
 
 @asynccontextmanager
-async def open_hollow(settings: Settings, models: LoadedModels | None, dimensions: int) -> AsyncIterator[int]:
-    """Yield the port of the hollow gateway."""
+async def open_hollow_gateway(
+    settings: Settings, models: LoadedModels | None, dimensions: int
+) -> AsyncIterator[tuple[Gateway, GatewayParts]]:
+    """Yield the hollow gateway and its parts, not yet served."""
     metrics = Metrics()
     vector = np.full(dimensions, dimensions**-0.5, dtype=np.float32)
     hollow = None if models is None else _without_embedding(models, dimensions)
@@ -147,11 +149,27 @@ async def open_hollow(settings: Settings, models: LoadedModels | None, dimension
         settings=settings,
     )
     async with Gateway(parts) as gateway:
-        services = (
-            GatewayService(gateway, settings, everyone),
-            None,
-            AdminService(policies, journal, everyone),
-        )
-        server_settings = settings.server.model_copy(update={"port": 0})
-        async with open_server(server_settings, metrics, services, health_aio.HealthServicer()) as port:
-            yield port
+        yield gateway, parts
+
+
+@asynccontextmanager
+async def open_hollow_grpc(gateway: Gateway, parts: GatewayParts) -> AsyncIterator[int]:
+    """Yield the port on which a hollow gateway is served."""
+    services = (
+        GatewayService(gateway, parts.settings, everyone),
+        None,
+        AdminService(parts.policies, parts.journal, everyone),
+    )
+    server_settings = parts.settings.server.model_copy(update={"port": 0})
+    async with open_server(server_settings, parts.metrics, services, health_aio.HealthServicer()) as port:
+        yield port
+
+
+@asynccontextmanager
+async def open_hollow(settings: Settings, models: LoadedModels | None, dimensions: int) -> AsyncIterator[int]:
+    """Yield the port of the hollow gateway."""
+    async with (
+        open_hollow_gateway(settings, models, dimensions) as (gateway, parts),
+        open_hollow_grpc(gateway, parts) as port,
+    ):
+        yield port
