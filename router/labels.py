@@ -52,37 +52,43 @@ LEFT_OUT = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A question with the route that it needed, the signs that say so, and the run that it comes from."""
+    """A question with the route that it needed and the signs that say so; of its run what a line tells, no more.
+
+    `about` is the rest of its line in a label file, `signs` what reports show of a conflict.
+    """
 
     question: str
     needed: Route
     sources: tuple[str, ...]
-    run: FinishedRun
+    about: dict[str, Any]
+    signs: tuple[Sign, ...]
 
     def as_json(self) -> dict[str, Any]:
         """Return the line of a label file: question and label for training, the rest for people."""
-        facts, feedback = self.run.facts, self.run.feedback
-        decision, answer = facts.decision, facts.answer
-        return {
-            "question": self.question,
-            "label": "complex" if self.needed is Route.AGENTIC else "simple",
-            "because": list(self.sources),
-            "request_id": self.run.request_id,
-            "tenant": self.run.tenant,
-            "collection": str((self.run.question or {}).get("collection", "")),
-            "asked_at": self.run.created_at.isoformat(),
-            "probability": decision.complex_probability if decision else None,
-            "evidence_probability": decision.evidence_probability if decision else None,
-            "chosen": decision.route.value if decision else None,
-            "route": answer.route.value if answer else None,
-            "steps": answer.steps if answer else None,
-            "sufficient_at_first": facts.sufficient_at_first,
-            "escalation": facts.escalation,
-            "outcome": answer.outcome.value if answer and answer.outcome else None,
-            "cost_usd": answer.usage.cost_usd if answer else None,
-            "rating": feedback.rating,
-            "correct_route": feedback.correct_route.value if feedback.correct_route else None,
-        }
+        label = "complex" if self.needed is Route.AGENTIC else "simple"
+        return {"question": self.question, "label": label, "because": list(self.sources), **self.about}
+
+
+def _about(run: FinishedRun) -> dict[str, Any]:
+    facts, feedback = run.facts, run.feedback
+    decision, answer = facts.decision, facts.answer
+    return {
+        "request_id": run.request_id,
+        "tenant": run.tenant,
+        "collection": str((run.question or {}).get("collection", "")),
+        "asked_at": run.created_at.isoformat(),
+        "probability": decision.complex_probability if decision else None,
+        "evidence_probability": decision.evidence_probability if decision else None,
+        "chosen": decision.route.value if decision else None,
+        "route": answer.route.value if answer else None,
+        "steps": answer.steps if answer else None,
+        "sufficient_at_first": facts.sufficient_at_first,
+        "escalation": facts.escalation,
+        "outcome": answer.outcome.value if answer and answer.outcome else None,
+        "cost_usd": answer.usage.cost_usd if answer else None,
+        "rating": feedback.rating,
+        "correct_route": feedback.correct_route.value if feedback.correct_route else None,
+    }
 
 
 @dataclass(slots=True)
@@ -110,24 +116,26 @@ class LabelMaker:
             return
         signs = signs_of(run.facts, run.feedback)
         needed = needed_route(signs)
+        about = _about(run)
         key = hashlib.sha256(folded(text).encode("utf-8", "replace")).digest()[:16]
         if needed is None:
-            self._conflict(key, _told(text, run, signs))
+            self._conflict(key, _told(text, about, signs))
             return
-        self._keep(key, Label(text, needed, tuple(sign.source for sign in signs if sign.needed is needed), run), signs)
+        sources = tuple(sign.source for sign in signs if sign.needed is needed)
+        self._keep(key, Label(text, needed, sources, about, signs))
 
-    def _keep(self, key: bytes, label: Label, signs: Sequence[Sign]) -> None:
+    def _keep(self, key: bytes, label: Label) -> None:
         known = self._kept.get(key)
         if key in self._conflicting:
-            self._conflict(key, _told(label.question, label.run, signs))
+            self._conflict(key, _told(label.question, label.about, label.signs))
         elif known is None and len(self._kept) >= self.most:
             self._left_out["beyond_the_bound"] += 1
         elif known is None or known.needed is label.needed:
             self._seen[key] += 1
             self._kept.setdefault(key, label)
         else:
-            self._show(key, _told(known.question, known.run, signs_of(known.run.facts, known.run.feedback)))
-            self._conflict(key, _told(label.question, label.run, signs))
+            self._show(key, _told(known.question, known.about, known.signs))
+            self._conflict(key, _told(label.question, label.about, label.signs))
 
     def _conflict(self, key: bytes, told: dict[str, Any]) -> None:
         self._seen[key] += 1
@@ -211,10 +219,10 @@ def _without_sign(run: FinishedRun) -> str:
     return "unconfirmed" if standard else "no_sign"
 
 
-def _told(text: str, run: FinishedRun, signs: Sequence[Sign]) -> dict[str, Any]:
+def _told(text: str, about: dict[str, Any], signs: Sequence[Sign]) -> dict[str, Any]:
     return {
         "question": text,
-        "request_id": run.request_id,
-        "tenant": run.tenant,
+        "request_id": about["request_id"],
+        "tenant": about["tenant"],
         "signs": [{"needed": sign.needed.value, "source": sign.source} for sign in signs],
     }

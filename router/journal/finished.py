@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from router.journal.codec import EventCodec
     from standard.database.pool import Pool
 
-BATCH = 200
+BATCH = 50
+"""Runs that are in memory at once; each may bring a long history."""
 _KINDS = ["decision", "sufficiency", "escalation", "completed"]
 # Without the answer's words and citations: nothing here needs them, and they are most of what a run keeps.
 _EVENTS = """

@@ -229,7 +229,7 @@ def test_what_no_route_could_answer_and_other_languages_teach_nothing() -> None:
 def test_memory_is_bounded_and_the_newest_are_kept() -> None:
     runs = [run_of(9 - n, f"Where is pump number {n}?", facts(Route.STANDARD), GOOD) for n in range(5)]
     maker = made(*runs, most=2)
-    assert [label.run.run_id for label in maker.labels()] == [9, 8]
+    assert [label.about["request_id"] for label in maker.labels()] == ["r9", "r8"]
     assert maker.report()["left_out"] == {"beyond_the_bound": 3}
 
 
