@@ -112,7 +112,10 @@ class FinishArguments(BaseModel):
 
 _TEXT: Mapping[str, object] = {"type": "string"}
 _TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
+_TAG: Mapping[str, object] = {"type": "string", "description": "its tag, such as S3"}
+_TAGS: Mapping[str, object] = {"type": "array", "items": _TAG}
 _REASON: Mapping[str, object] = {"type": "string", "description": "one sentence: what you hope to learn"}
+_WHY: Mapping[str, object] = {"type": "string", "description": "one sentence: what was found, what was not"}
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -129,12 +132,12 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "read_chunk",
         "The whole section that a source stands in; with neighbours also the sections around it.",
-        closed({"source": _TEXT, "neighbours": {"type": "boolean"}, "reason": _REASON}),
+        closed({"source": _TAG, "neighbours": {"type": "boolean"}, "reason": _REASON}),
     ),
     Tool(
         "find_linked",
         "Passages that share titles, names or codes with up to three sources.",
-        closed({"sources": _TEXTS, "reason": _REASON}),
+        closed({"sources": _TAGS, "reason": _REASON}),
     ),
     Tool(
         "ask_user",
@@ -145,7 +148,7 @@ TOOLS: tuple[Tool, ...] = (
         "finish",
         "End the search: sufficient (what was read answers the question), partial (no search is left that could bring "
         "the rest), unanswerable (the collection does not hold it).",
-        closed({"verdict": {"type": "string", "enum": ["sufficient", "partial", "unanswerable"]}, "reason": _REASON}),
+        closed({"verdict": {"type": "string", "enum": ["sufficient", "partial", "unanswerable"]}, "reason": _WHY}),
     ),
 )
 
@@ -159,7 +162,8 @@ _SYSTEM = join(
         DATA_RULE,
         instruction("""\
 How to go about it:
-- Snippets only hint. Read a source before you rely on it.
+- Snippets only hint. Read a source before you rely on it, also where its snippet says all that you need: the writer
+  sees nothing but what you have read.
 - Exact names, codes and numbers: keyword_search. Descriptions: semantic_search. Where one finds nothing, try the other
   before you change the words.
 - Follow a chain link by link, with the names that you have read. Before you go on from a name, check that the source
@@ -218,11 +222,14 @@ def messages(state: RunState, marker: Marker) -> tuple[Message, ...]:
 
 
 def snippet(held: Held, state: RunState) -> Held:
-    """The source cut to the sentence that is nearest to the query which found it."""
+    """The source cut to the sentence that is nearest to the query which found it, and what follows it.
+
+    A heading is often the nearest: alone it would not tell whether the source is worth a step.
+    """
     text = held.passage.text.raw
     query = next((item.query for item in state.queries if item.step == held.step), state.question.raw)
-    _, (start, end) = QuotedPassage(held.passage).best_match(query)
-    sentence = text[start : min(end, start + SNIPPET_LENGTH)] or text[:SNIPPET_LENGTH]
+    _, (start, _) = QuotedPassage(held.passage).best_match(query)
+    sentence = text[start : start + SNIPPET_LENGTH].strip() or text[:SNIPPET_LENGTH]
     return replace(held, section=UntrustedText(f"{sentence} …" if len(sentence) < len(text) else sentence))
 
 
