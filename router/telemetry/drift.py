@@ -47,7 +47,8 @@ class DriftWatch:
 
     def note(self, signals: Signals, vector: NDArray[np.float32]) -> None:
         """Remember a question until the next look: what the models said and its embedding (d,)."""
-        self._pending.append((signals, vector))
+        # A copy: the vector is a row of its batch, which would be kept alive with it.
+        self._pending.append((signals, vector.copy()))
 
     async def follow(self) -> None:
         """Look every few seconds until cancelled."""
