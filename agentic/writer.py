@@ -25,6 +25,7 @@ from standard.retrieval.order import best_at_edges
 from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import join
 from standard.sandbox.render import TaggedPassage, visible_text, with_marker
+from standard.screening import extractable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,8 @@ class StandardWriter:
 
     async def extract(self, request: AnswerRequest, emit: Emit) -> RouteResult:
         """Answer with sentences of the passages, or say that they hold none."""
-        found = [held.found for held in (*request.held, *request.recorded)[:MAX_EXTRACT_PASSAGES]]
+        held = (*request.held, *request.recorded)[:MAX_EXTRACT_PASSAGES]
+        found = extractable([item.found for item in held])
         return await _extracted(request, found, emit)
 
 

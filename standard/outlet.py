@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MAY_HOLD_ADDRESS = re.compile(r"[^\x20-\x7e\n]|[:/\\&]|www", re.IGNORECASE)
 LINKS_REMOVED = "Addresses that are not those of the sources were taken out of the answer."
-ANSWER_WITHHELD = "The answer was cut off: it was about to give away the instructions of the service."
+ANSWER_WITHHELD = "The answer was cut off: what followed may give away the instructions of the service."
 
 
 class Blocked(Exception):

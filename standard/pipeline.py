@@ -25,7 +25,7 @@ from standard.outlet import Blocked, Outlet
 from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND, answer_messages, answer_task
 from standard.sandbox.guarded_llm import GuardedLlm, guarded
 from standard.sandbox.render import with_marker
-from standard.screening import screen
+from standard.screening import extractable, screen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -265,7 +265,7 @@ class _Route:
         )
 
     async def _extract(self, retrieved: Sequence[RetrievedPassage], model: ExtractiveModel) -> Extraction:
-        drafted = draft(self.question.text.raw, retrieved, self.first.term_idf, model=model)
+        drafted = draft(self.question.text.raw, extractable(retrieved), self.first.term_idf, model=model)
         similarities = None
         if self.compare is not None and drafted.evidence >= model.abstain and self._seconds_left() > 0:
             try:

@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from standard.domain.passage import RetrievedPassage, ScanFinding
+from standard.domain.text import UntrustedText
+from standard.sandbox.canonicalise import canonicalise
+from standard.sandbox.encodings import NestedTooDeep, find_encoded
+from standard.sandbox.hidden import unseen_text
 from standard.sandbox.policy import admit
 from standard.sandbox.scan import shipped_scanner
 
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from standard.domain.passage import SearchResult
+
+
+_ROUNDS = 4  # of blanking: what is uncovered may hide something again
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,37 @@ def screen(found: SearchResult) -> Screened:
     """Screen what a search brought; its `withheld` are among the findings."""
     screened = screen_passages(found.passages)
     return replace(screened, findings=(*screened.findings, *found.withheld))
+
+
+def extractable(found: Sequence[RetrievedPassage]) -> tuple[RetrievedPassage, ...]:
+    """Passages whose sentences may be shown as they are: what a neutralised one hides is blanked out, place by place.
+
+    One in which that cannot be done without moving its text is left out; a model's prompt holds it in another form.
+    """
+    kept: list[RetrievedPassage] = []
+    for item in found:
+        if item.passage.verdict != "neutralise":
+            kept.append(item)
+        elif (text := _blanked(item.passage.text.raw)) is not None:
+            kept.append(replace(item, passage=replace(item.passage, text=UntrustedText(text))))
+    return tuple(kept)
+
+
+def _blanked(text: str) -> str | None:
+    """The text with spaces in the place of what a reader does not see or cannot read."""
+    if canonicalise(text) != text:
+        return None
+    for _ in range(_ROUNDS):
+        try:
+            spans = [(item.start, item.end) for item in find_encoded(text)]
+        except NestedTooDeep:
+            return None
+        spans += [(item.start, item.end) for item in unseen_text(text)]
+        if not spans:
+            return text
+        for start, end in spans:
+            text = text[:start] + " " * (end - start) + text[end:]
+    return None
 
 
 def screen_passages(found: Sequence[RetrievedPassage]) -> Screened:
