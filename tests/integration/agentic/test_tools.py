@@ -74,7 +74,7 @@ async def test_snippets_until_read_then_the_section(
     assert actions(events) == ["search", "keyword_search", "read"]
     assert trips(events) == ["already_read"]
     turns = [request.text("user") for request in server.requests]
-    assert turns[1].count("She likes the sea") == 0
+    assert turns[1].count("She likes the sea") <= 240 // len("She likes the sea. ")  # a snippet, not the section
     assert turns[2].count("She likes the sea") == 40
     assert "already read" in turns[3]
     assert (result.outcome, result.stop_reason, result.steps) == (Outcome.ANSWERED, StopReason.SUFFICIENT, 3)
@@ -186,3 +186,14 @@ async def test_what_a_passage_orders_stays_within_the_fixed_list_and_the_caps(
     assert result.text
     found = [item for event in events if isinstance(event, PassagesFound) for item in event.passages]
     assert len(found) <= 4 * 2 + 2
+
+
+async def test_a_snippet_does_not_end_with_the_heading_that_was_nearest_to_the_query(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    library.passages[2] = passage(
+        "berg", "## Birth of Anna Berg\n\nThe captain came to the world in 1970.", title="Berg"
+    )
+    server.script = [call("semantic_search", query="birth of Anna Berg"), FINISH]
+    await ask(llm, library)
+    assert "came to the world in 1970" in server.requests[1].text("user")
