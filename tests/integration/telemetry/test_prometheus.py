@@ -76,7 +76,7 @@ async def prometheus(folder: Path, target: str) -> AsyncIterator[Server]:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10.0) as client:
             server = Server(client)
             async with asyncio.timeout(60.0):
-                while not await server.ready():  # noqa: ASYNC110 - another process has no event to offer
+                while not await server.ready():
                     assert process.returncode is None
                     await asyncio.sleep(0.1)
             yield server
@@ -104,7 +104,8 @@ async def test_a_prometheus_server_learns_every_metric_and_can_run_every_query(
                 await client.answer(question("Who is the deputy?", route=gateway_pb2.ROUTE_AGENTIC))
         async with prometheus(tmp_path, f"127.0.0.1:{gateway.metrics_port}") as server:
             async with asyncio.timeout(30.0):
-                while not await server.values('up{job="pointsman"} == 1 and on () (count(pointsman_canary_ok == 1))'):
+                seen = 'up{job="pointsman"} == 1 and on () (count(pointsman_canary_ok == 1))'
+                while not await server.values(seen):  # noqa: ASYNC110 - another process has no event to offer
                     await asyncio.sleep(0.2)
             await _knows_types_and_texts(server)
             await _counts_what_was_asked(server)
