@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason, Usage
@@ -84,10 +85,12 @@ class Outlet:
         """Emit what may be emitted. Raises Blocked, also for whatever comes after a block."""
         if self._reason:
             raise Blocked(self._reason)
-        await self._tell_findings()
+        if self._findings:
+            await self._tell_findings()
+        if isinstance(body, TokenEmitted):  # by far the most frequent
+            await self._say(body.text)
+            return
         match body:
-            case TokenEmitted(text=text):
-                await self._say(text)
             case CitationMade(citation=citation):
                 await self._say(citation)
             case ClarificationAsked(question=question, options=options):
@@ -107,9 +110,11 @@ class Outlet:
         answer = self._answer
         if answer is None:
             answer = self._answer = GuardedAnswer(OutputGuard(self._secrets, self._policy()))
-        await self._show(answer.feed((item,)))
-        if answer.verdict.blocked:
-            self._reason = answer.verdict.reason
+        shown = answer.feed((item,))
+        if shown:
+            await self._show(shown)
+        if answer.reason:
+            self._reason = answer.reason
             raise Blocked(self._reason)
 
     async def _show(self, items: Iterable[str | Citation]) -> None:
@@ -128,7 +133,7 @@ class Outlet:
             raise Blocked(self._reason)
 
     def _policy(self) -> UrlPolicy:
-        return url_policy(self._sources, self._allowlist)
+        return _policy_of(tuple(self._sources), tuple(self._allowlist))
 
     def cleaned(self, text: str) -> str:
         """A whole text that stands beside the answer (a notice, an option), as it may be shown."""
@@ -181,6 +186,11 @@ class Outlet:
             clarification="",
             notices=(ANSWER_WITHHELD,),
         )
+
+
+@lru_cache(maxsize=1024)
+def _policy_of(sources: tuple[str, ...], allowlist: tuple[str, ...]) -> UrlPolicy:
+    return url_policy(sources, allowlist)
 
 
 def _said(body: EventBody) -> Iterable[str]:

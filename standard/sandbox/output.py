@@ -55,6 +55,11 @@ class OutputGuard:
         """The verdict so far."""
         return OutputVerdict(self._secrets.reason, self._links.removed)
 
+    @property
+    def reason(self) -> str:
+        """Why the answer was cut off, "" where it was not: the verdict's, at less cost."""
+        return self._secrets.reason
+
     def feed(self, delta: str) -> str:
         """Take the next piece of text; return what may be shown now."""
         if self._is_blocked():
@@ -306,6 +311,11 @@ class GuardedAnswer:
     def verdict(self) -> OutputVerdict:
         """The verdict so far."""
         return self._guard.verdict
+
+    @property
+    def reason(self) -> str:
+        """As the guard's."""
+        return self._guard.reason
 
     def feed(self, items: Iterable[str | Citation]) -> list[str | Citation]:
         """Take text and citations in their order; return what may be shown now, in order."""
