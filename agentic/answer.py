@@ -174,7 +174,7 @@ def answer_request(state: RunState) -> AnswerRequest:
     contradictions = list(summary.contradictions) if summary is not None else []
     gaps = list(open_branches(state))
     if judgement is not None and judgement.by == "llm":
-        facts += judgement.known
+        facts += judgement.known if not state.branch_results else ()  # what is known of a plan are its results
         contradictions += judgement.contradictions
         gaps += judgement.missing if not gaps else ()
     facts += [

@@ -158,7 +158,7 @@ class PlanController:
             )
         except UnreadableOutput as error:
             return Proposal(Malformed(error.problem), usage=error.usage)
-        branches = branches_of(read.reply.sub_questions, first=len(state.branch_results) + len(state.plan) + 1)
+        branches = branches_of(read.reply.sub_questions, first=_next_number(state))
         return Proposal(Plan(branches, reason="plan" if not state.plans_made else "plan again"), usage=read.usage)
 
 
@@ -200,7 +200,7 @@ def plan_prompt(state: RunState, marker: Marker) -> PromptText:
     if state.plans_made:
         known = [fact_text(fact) for fact in branch_facts(state)]
         parts += note_sections("Known already:", "K", known, marker)
-        failed = [filled(branch, state) or branch.question for branch in failed_branches(state)]
+        failed = [as_asked(branch, state) for branch in failed_branches(state)]
         parts += note_sections("Searched for without an answer; find another way to it:", "F", failed, marker)
         parts += note_sections("Queries so far:", "A", past_queries(state), marker)
         parts.append(instruction("Plan only for what is still missing."))
@@ -212,7 +212,7 @@ def wave_prompt(state: RunState, branches: Sequence[Branch], marker: Marker) -> 
     parts = [question_sections(state, marker)]
     known = [fact_text(fact) for fact in branch_facts(state)]
     parts += note_sections("Known from earlier sub-questions:", "K", known, marker)
-    asked = {branch.id: UntrustedText(filled(branch, state) or branch.question) for branch in branches}
+    asked = {branch.id: UntrustedText(as_asked(branch, state)) for branch in branches}
     parts += [instruction("The sub-questions:"), render_notes(asked, marker)]
     held = _to_show(state)
     if held:
@@ -241,6 +241,13 @@ def branches_of(replies: Sequence[BranchReply], first: int) -> tuple[Branch, ...
 _PLACE = re.compile(r"\{(b\d+)\}")
 
 
+def _next_number(state: RunState) -> int:
+    """The number of the next sub-question: no id of an earlier plan comes again."""
+    used = [result.branch for result in state.branch_results] + [branch.id for branch in state.plan]
+    used += [query.branch for query in state.queries if query.branch]
+    return 1 + max((int(name[1:]) for name in used), default=0)
+
+
 def ready_searches(state: RunState) -> tuple[Search, ...]:
     """Searches for the sub-questions that were not searched for and whose dependencies have answers."""
     searched = {query.branch for query in state.queries}
@@ -265,6 +272,11 @@ def filled(branch: Branch, state: RunState) -> str | None:
     question = _PLACE.sub(lambda match: answers.get(match.group(1), ""), branch.question)
     unplaced = [answer for parent, answer in answers.items() if f"{{{parent}}}" not in branch.question]
     return " ".join([question, *unplaced])[:MAX_QUERY_LENGTH].strip()
+
+
+def as_asked(branch: Branch, state: RunState) -> str:
+    """The sub-question as people may read it: what it still depends on is left open."""
+    return filled(branch, state) or " ".join(_PLACE.sub("…", branch.question).split())
 
 
 def unanswered(state: RunState) -> tuple[Branch, ...]:
@@ -298,7 +310,7 @@ def results_of(reply: WaveReply, branches: Sequence[Branch], state: RunState) ->
     results = []
     for branch in branches:
         answer = said.get(branch.id)
-        question = filled(branch, state) or branch.question
+        question = as_asked(branch, state)
         refs = () if answer is None else tuple(ref for ref in answer.sources if state.evidence.by_ref(ref))
         if answer is None or not answer.found or not answer.answer.strip() or not refs:
             results.append(BranchResult(branch.id, question, failed=True))
@@ -325,7 +337,7 @@ def judgement_of(state: RunState) -> Judgement:
         score=len(answered) / len(state.plan) if state.plan else 0.0,
         sufficient=len(answered) == len(state.plan),
         known=branch_facts(state),
-        missing=tuple(filled(branch, state) or branch.question for branch in failed),
+        missing=tuple(as_asked(branch, state) for branch in failed),
         by="llm",
     )
 

@@ -29,10 +29,12 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
 def gained(new_passages: int, before: Judgement | None, after: Judgement | None, new_relevant: int | None) -> bool:
     """Did a step bring something? `new_relevant` of its new passages are relevant to the judge, None: unjudged.
 
-    New passages count unless the judge found none of them relevant and its score did not rise by more than 0.01.
+    New passages count unless the judge found none of them relevant and its score did not rise by more than 0.01; scores
+    of different judges are not compared.
     """
     if new_passages == 0:
         return False
     if after is None or after.by != "llm" or new_relevant is None:
         return True
-    return new_relevant > 0 or after.score > (before.score if before is not None else 0.0) + 0.01
+    score_before = before.score if before is not None and before.by == after.by else 0.0
+    return new_relevant > 0 or after.score > score_before + 0.01

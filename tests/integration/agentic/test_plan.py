@@ -206,3 +206,32 @@ async def test_answers_under_other_ids_are_taken_in_order(
     server.script = model
     result, _ = await ask(llm, library)
     assert result.stop_reason is StopReason.SUFFICIENT
+
+
+async def test_ids_of_an_earlier_plan_do_not_come_again(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    one = [
+        plan(("q1", text, ())) for text in ("captain of Razorbill", "who commands Razorbill", "officers of Razorbill")
+    ]
+    planner = Planner(*one, unknown=("Razorbill",))
+    ids: list[str] = []
+
+    def model(request: Recorded) -> Reply:
+        ids.extend(re.findall(r'<note id="(b\d+)"', request.text("user")))
+        return planner(request)
+
+    server.script = model
+    await ask(llm, library)
+    assert len(ids) == len(set(ids)) > 1
+
+
+async def test_what_a_lost_sub_question_leaves_open_is_not_told_by_its_id(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = Planner(CHAIN, plan(("q1", "who commands Razorbill", ())), CHAIN, unknown=("captain", "commands"))
+    await ask(llm, library)
+    again = [request.text("user") for request in server.requests if "find another way" in request.text("user")]
+    assert again
+    assert "birth year of …" in again[0]
+    assert not re.search(r"\{b\d+\}", again[0])

@@ -247,6 +247,12 @@ def test_a_gain_is_new_and_relevant_or_lifts_the_score(
     assert no_progress.gained(new, first, second, relevant) is gained
 
 
+def test_scores_of_different_judges_are_not_compared() -> None:
+    by_words = Judgement(1, 0.9, sufficient=False, by="evidence")
+    by_model = Judgement(2, 0.5, sufficient=False)
+    assert no_progress.gained(5, by_words, by_model, 0)
+
+
 def test_refusals_in_a_row_end_the_search() -> None:
     refusals = tuple(Refusal(1, "malformed_output", "read", "no") for _ in range(3))
     state = state_with(refusals=refusals, refused_in_row=3)
