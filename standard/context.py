@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 MIN_OUTPUT_TOKENS = 48
 """An answer with less room than this is not worth a call."""
 _SECTION_TOKENS = 80  # two tags with a key each, names of header fields
-_OWN_TOKENS = estimate_tokens(ANSWER_FROM_PASSAGES.value) + 120  # the system message, and our words between sections
+_CANARY_TOKENS = 64  # two times 128 random bits in hex, which tokenizers cut small
+_OWN_TOKENS = estimate_tokens(ANSWER_FROM_PASSAGES.value) + _CANARY_TOKENS + 120  # and our words between sections
 _LONGEST_QUESTION = 4_000  # tokens of the question that a prompt takes at most
 _WORTH_CUTTING = 400  # with less room than this not even a part of a passage goes in
 _CUT = " …"
