@@ -1,8 +1,8 @@
 #!/bin/sh
 # Where no image can be built: run its steps in a clean folder, try what they leave, and add up the size.
 #   deploy/docker/steps.sh [FOLDER]      (a fresh temporary folder by default; removed at the end)
-# The base image is put together from what it consists of: Debian's required packages, as they are installed here, and a
-# Python without tests. It is an upper estimate: the slim image has neither documents nor locales.
+# The base image is put together from what it consists of: Debian's required packages, as they are installed here (an
+# upper estimate: the slim image has neither documents nor locales), and this machine's Python.
 set -eu
 source=$(cd "$(dirname "$0")/../.." && pwd)
 folder=${1:-$(mktemp -d)}
@@ -41,8 +41,10 @@ server=
 environment=$(megabytes "$folder/opt")
 debian=$(($(dpkg-query --show --showformat='${Priority} ${Installed-Size}\n' | awk '$1 == "required" { sum += $2 } END { print sum }') / 1024))
 home=$(python -c 'import sys; print(sys.base_prefix)')
-interpreter=$(find "$home/lib" "$home/bin" -type f -not -path '*/site-packages/*' -not -path '*/test/*' -not -path '*/config-*' \
-    -not -name '*.a' -printf '%s\n' | awk '{ sum += $1 } END { print int(sum / 1048576) }')
+# As the official image is made: its own pip and setuptools, no tests, no compiled files.
+interpreter=$(find "$home/lib" "$home/bin" -type f \( -not -path '*/site-packages/*' -o -path '*/site-packages/pip/*' \
+    -o -path '*/site-packages/setuptools/*' \) -not -path '*/test/*' -not -path '*/tests/*' -not -path '*/idle_test/*' \
+    -not -name '*.a' -not -name '*.pyc' -printf '%s\n' | awk '{ sum += $1 } END { print int(sum / 1048576) }')
 total=$((environment + debian + interpreter))
 echo "environment $environment MB + Debian $debian MB + Python $interpreter MB = $total MB"
 test "$total" -lt 600 || { echo "the image would be larger than 600 MB" >&2; exit 1; }
