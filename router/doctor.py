@@ -17,6 +17,7 @@ from standard.database.pool import connection, database_url, open_pool
 from standard.domain.errors import FailedPrecondition, PointsmanError
 from standard.embedding.factory import open_embedder
 from standard.llm.client import OpenAiLlm
+from standard.sandbox.scan import shipped_scanner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +77,7 @@ async def _database(settings: Settings, embedder: Embedder | None) -> list[Findi
                 findings.append(schema)
                 if schema.status == "ok":
                     findings.append(await _wall(pool))
+                    findings.append(await _verdicts(pool, settings))
                     findings += await _collections(pool, embedder)
             if not config.url:
                 findings.append(_backup(url, settings.data_dir))
@@ -129,6 +131,33 @@ async def _wall(pool: Pool) -> Finding:
     advice = way_out or "start the server again: it has just been put in force"
     found = f"not in force ({problem}); tenants are kept apart by the conditions of each query alone"
     return Finding("row security", "warning", found, advice)
+
+
+async def _verdicts(pool: Pool, settings: Settings) -> Finding:
+    rules = shipped_scanner().version
+    async with connection(pool) as conn:
+        rows = await (
+            await conn.execute(
+                """
+                select tenant, name from (
+                    select c.tenant, c.name, g.generation_id,
+                        coalesce(nullif(c.settings ->> 'scan_policy', ''), %(policy)s) as policy
+                    from collection c join generation g on g.generation_id = c.active_generation
+                ) judged
+                where exists (
+                    select from chunk where chunk.generation_id = judged.generation_id and scan ->> 'rules_version'
+                        is distinct from %(rules)s || case policy when 'standard' then '' else '+' || policy end
+                )
+                order by tenant, name limit 20
+                """,
+                {"policy": settings.sandbox.policy, "rules": rules},
+            )
+        ).fetchall()
+    facts = {"rules_version": rules, "stale": [f"{tenant}/{name}" for tenant, name in rows]}
+    if not rows:
+        return Finding("injection scan", "ok", f"every passage was judged by rules {rules}", facts=facts)
+    found = f"passages judged by other rules, or under another policy, in {', '.join(facts['stale'])}"
+    return Finding("injection scan", "warning", found, "run `pointsman scan --collection NAME --rescan`", facts)
 
 
 async def _collections(pool: Pool, embedder: Embedder | None) -> list[Finding]:
