@@ -11,9 +11,9 @@ trap 'test -z "$server" || kill "$server" 2>/dev/null || :; rm -rf "$folder"' EX
 chmod 755 "$folder" # root's embedded database runs under another account, which has to get in
 megabytes() { du --summarize --block-size=1M --apparent-size "$1" | cut -f1; }
 
-# A copy as .dockerignore leaves it: what git knows of the folders that the Dockerfile copies.
+# A copy as .dockerignore leaves it: the folders that the Dockerfile copies, without what git ignores.
 mkdir -p "$folder/src"
-(cd "$source" && git ls-files -z -- pyproject.toml README.md LICENSE requirements protos standard classifier agentic router \
+(cd "$source" && git ls-files -z --cached --others --exclude-standard -- pyproject.toml README.md LICENSE requirements protos standard classifier agentic router \
     deploy/demo deploy/contracts deploy/docker | xargs -0 tar -cf - ) | tar -xf - -C "$folder/src"
 "$folder/src/deploy/docker/install.sh" requirements "$folder/opt"
 "$folder/src/deploy/docker/install.sh" pointsman "$folder/opt"

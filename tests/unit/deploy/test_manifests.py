@@ -120,10 +120,9 @@ def test_probes_services_and_policies_name_ports_that_there_are() -> None:
 
 def test_exactly_one_service_is_scraped_under_the_name_that_rules_go_by() -> None:
     monitor = one("ServiceMonitor")["spec"]
-    chosen = [
-        each for each in documents()
-        if each["kind"] == "Service" and monitor["selector"]["matchLabels"].items() <= each["metadata"]["labels"].items()
-    ]  # fmt: skip
+    wanted = monitor["selector"]["matchLabels"].items()
+    services = [each for each in documents() if each["kind"] == "Service"]
+    chosen = [each for each in services if wanted <= each["metadata"]["labels"].items()]
     assert [each["metadata"]["name"] for each in chosen] == ["pointsman"]
     assert chosen[0]["metadata"]["labels"][monitor["jobLabel"]] == "pointsman"
     assert monitor["endpoints"][0]["port"] in {port["name"] for port in chosen[0]["spec"]["ports"]}
