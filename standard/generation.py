@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from standard.domain.event import Emit
-    from standard.llm.protocol import Llm, LlmRequest
+    from standard.llm.protocol import LlmRequest
+    from standard.sandbox.guarded_llm import GuardedLlm
     from standard.sandbox.render import TaggedPassage
 
 T = TypeVar("T")
@@ -47,13 +48,14 @@ class Generated:
 
 
 async def generate(
-    llm: Llm, request: LlmRequest, sources: Sequence[TaggedPassage], emit: Emit, *, first_index: int = 0
+    llm: GuardedLlm, request: LlmRequest, sources: Sequence[TaggedPassage], emit: Emit, *, first_index: int = 0
 ) -> Generated:
     """Stream an answer, emitting TokenEmitted and CitationMade as they come.
 
-    `sources` are the passages in the prompt; citations count from `first_index`. Raises LlmUnavailable only before
-    anything was emitted, also for an answer without any text; a stream that breaks off later ends with finish_reason
-    `cut`. Where `emit` is blocked (see standard.outlet) the stream is closed at once.
+    What the model writes is not looked through here: an Outlet must stand behind `emit`. `sources` are the passages in
+    the prompt; citations count from `first_index`. Raises LlmUnavailable only before anything was emitted, also for an
+    answer without any text; a stream that breaks off later ends with finish_reason `cut`. Where `emit` is blocked (see
+    standard.outlet) the stream is closed at once.
     """
     writing = _Writing(CitationStream(sources), NoAnswerFilter(), emit, first_index)
     try:
@@ -78,7 +80,7 @@ async def generate(
     )
 
 
-async def _written(llm: Llm, request: LlmRequest, writing: _Writing) -> Completion | None:
+async def _written(llm: GuardedLlm, request: LlmRequest, writing: _Writing) -> Completion | None:
     """Pass the stream on; its Completion, None where it was left before its end."""
     after_decline = 0
     async with closing(llm.stream(request)) as stream:
