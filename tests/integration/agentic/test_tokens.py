@@ -1,0 +1,74 @@
+"""What the loop costs beside one shot: transcripts of a reader who answered by hand, replayed over the demo corpus.
+
+`transcripts.jsonl` holds, for questions that need two or three documents, the replies that were written for the loop
+(pattern `decide`), in order, and the one for the single shot. Prompts and retrieval are those of today, so prompts that
+grow are seen here. Tokens are the scripted server's count, the same for both.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest_asyncio
+from rich.console import Console
+
+from router.application import Application, open_application
+from router.cli.demo import demo_folder
+from router.cli.ingest import ingest_paths
+from router.evaluation.answers.asking import Arm, Asker, Place
+from router.evaluation.answers.questions import AskedQuestion
+from router.evaluation.answers.record import Record
+from router.settings import load_settings
+from standard.domain.passage import Scope
+from standard.domain.question import Route
+from tests.support.model_server import ModelServer, Reply
+
+TRANSCRIPTS = [
+    json.loads(line) for line in (Path(__file__).parent / "transcripts.jsonl").read_text(encoding="utf-8").splitlines()
+]
+AGENTIC_SHARE = 0.35
+
+_log = logging.getLogger(__name__)
+
+
+@pytest_asyncio.fixture
+async def application(database_url: str, tmp_path: Path, server: ModelServer) -> AsyncIterator[Application]:
+    settings = load_settings(
+        data_dir=tmp_path,
+        database={"url": database_url},
+        llm={"base_url": server.base_url, "model": "scripted"},
+        agentic={"controller": "decide"},
+    )
+    async with open_application(settings) as opened:
+        await ingest_paths(opened, [str(demo_folder() / "corpus")], "default", prune=True, console=Console(quiet=True))
+        yield opened
+
+
+async def asked(application: Application, server: ModelServer, arm: Arm, replies: list[list[str]]) -> list[Record]:
+    asker = Asker(application, top_k=5)
+    records = []
+    for row, texts in zip(TRANSCRIPTS, replies, strict=True):
+        server.requests.clear()
+        server.script = lambda request, texts=texts: Reply(texts[min(request.number, len(texts) - 1)])
+        question = AskedQuestion(row["question"], row["question"])
+        records.append(await asker.ask(question, Place("demo", Scope(), by_title=False), arm))
+        assert records[-1].llm_calls == len(texts)
+    return records
+
+
+async def test_the_loop_bills_less_than_four_times_one_shot_and_a_third_of_questions_in_it_about_twice(
+    application: Application, server: ModelServer
+) -> None:
+    loop = await asked(application, server, Arm("loop", Route.AGENTIC, "decide"), [row["loop"] for row in TRANSCRIPTS])
+    single = await asked(
+        application, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS]
+    )
+    ratio = fmean(one.billed_tokens for one in loop) / fmean(one.billed_tokens for one in single)
+    blended = 1.0 - AGENTIC_SHARE + AGENTIC_SHARE * ratio
+    _log.info("billed tokens, loop to single shot: %.2f; blended: %.2f", ratio, blended)
+    assert 1.5 < ratio <= 4.0
+    assert blended <= 2.1
