@@ -70,11 +70,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.grpc.calls import Context
+    from router.parts import RouteHandler
     from router.settings import Settings
+    from router.upstream.client import UpstreamClient
     from standard.corpus.ingest import IngestProgress, Source
     from standard.database.pool import Pool
     from standard.embedding.protocol import Embedder
-    from standard.llm.protocol import Purpose
+    from standard.llm.protocol import Llm, Purpose
 
 _log = structlog.get_logger("pointsman.application")
 _MIGRATE_SECONDS = 300.0
@@ -171,11 +173,12 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             allowed_addresses(settings),
         )
         drift = DriftWatch(models.current, metrics)
+        upstream = await _upstream(settings, stack)
         parts = GatewayParts(
             embed=embed,
             retriever=retriever,
             models=models.current,
-            standard=standard_handler(asked, embedder.embed_queries, settings, metrics),
+            standard=_standard(asked, upstream, embedder, settings, metrics),
             agentic=agentic_handler(agentic),
             has_llm=llm is not None,
             journal=journal,
@@ -186,7 +189,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             drift=drift,
         )
         gateway = await stack.enter_async_context(Gateway(parts))
-        health = Health(_probes(pool, embed, models, llm), health_aio.HealthServicer(), metrics)
+        health = Health(_probes(pool, embed, models, llm, upstream), health_aio.HealthServicer(), metrics)
         yield Application(
             settings,
             pool,
@@ -203,6 +206,29 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             health,
             drift,
         )
+
+
+async def _upstream(settings: Settings, stack: AsyncExitStack) -> UpstreamClient | None:
+    """The existing RAG endpoint, where one is configured."""
+    if not settings.upstream.url:
+        return None
+    from router.upstream.client import open_upstream
+
+    return await stack.enter_async_context(open_upstream(settings.upstream))
+
+
+def _standard(
+    llm: Llm | None, upstream: UpstreamClient | None, embedder: Embedder, settings: Settings, metrics: Metrics
+) -> RouteHandler:
+    """The standard route: our own, an upstream before it, or an upstream behind it."""
+    ours = standard_handler(llm, embedder.embed_queries, settings, metrics)
+    if upstream is None:
+        return ours
+    from router.upstream.route import upstream_fallback, upstream_first
+
+    if settings.upstream.use == "standard":
+        return upstream_first(upstream, ours)
+    return upstream_fallback(upstream, ours, standard_handler(None, embedder.embed_queries, settings, metrics))
 
 
 def _leaked(metrics: Metrics, purpose: Purpose) -> None:
@@ -297,6 +323,7 @@ def _probes(
     embed: Callable[[str], Awaitable[NDArray[np.float32]]],
     models: ModelLoader,
     llm: OpenAiLlm | None,
+    upstream: UpstreamClient | None,
 ) -> dict[str, Probe]:
     async def embedder() -> None:
         await embed("ready?")
@@ -311,6 +338,8 @@ def _probes(
     }
     if llm is not None:
         probes["llm"] = Probe(lambda: llm.list_models(2.0))
+    if upstream is not None:
+        probes["upstream"] = Probe(upstream.alive)
     return probes
 
 

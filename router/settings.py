@@ -72,6 +72,28 @@ class HttpSettings(Section):
     )
 
 
+class UpstreamSettings(Section):
+    """[upstream] a RAG endpoint that is there already, as the standard route or where ours fails."""
+
+    url: str = Field("", description="For instance http://legacy:8000; empty = none.")
+    contract: str = Field("", description="Contract file or shipped name that describes it; needs [route.upstream].")
+    path: str = Field("", description="Which of the contract's paths; empty = the first with [route.upstream].")
+    use: Literal["standard", "fallback"] = Field(
+        "fallback",
+        description="standard = it is the standard route; fallback = it answers when our model fails before a word.",
+    )
+    api_key: SecretStr | None = Field(None, description="Sent as a bearer token, where it wants one.")
+    timeout_seconds: Seconds = Field(60.0, description="Longest time of one answer.")
+    connect_timeout_seconds: Seconds = Field(3.0, description="Longest time to connect.")
+    first_byte_timeout_seconds: Seconds = Field(20.0, description="Longest wait for the first byte.")
+    idle_timeout_seconds: Seconds = Field(15.0, description="Longest silence within an answer.")
+    retries: int = Field(1, ge=0, le=5, description="Retries of a call that failed before its first byte.")
+    retry_budget: Fraction = Field(0.1, description="Retries as a share of calls; beyond it nothing is retried.")
+    breaker_failures: int = Field(5, ge=1, le=1000, description="Failures in a row after which it is left alone.")
+    breaker_seconds: Seconds = Field(10.0, description="How long it is left alone; then one call tries it.")
+    max_concurrency: int = Field(64, ge=1, le=10_000, description="Calls at once; more are answered without it.")
+
+
 class DatabaseSettings(Section):
     """[database] PostgreSQL with pgvector."""
 
@@ -261,6 +283,7 @@ class Settings(BaseSettings):
     config: Path | None = Field(None, description="The settings file in use: POINTSMAN_CONFIG.")
     server: ServerSettings = ServerSettings.model_construct()
     http: HttpSettings = HttpSettings.model_construct()
+    upstream: UpstreamSettings = UpstreamSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()
     embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
     llm: LlmSettings = LlmSettings.model_construct()

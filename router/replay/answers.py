@@ -12,10 +12,10 @@ from router.replay.structure import KIND_KEYS, Rules
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from router.http.contract.load import Contract, Frame
-    from router.replay.structure import Parsed
+    from router.http.contract.load import Contract, ContractRoute, Frame
+    from router.replay.structure import Parsed, Part
 
 Steps = tuple["str | int", ...]
 
@@ -42,16 +42,23 @@ class Reader:
         """The answer of a response; None where there is none to be found."""
         if len(parsed.parts) == 1 and parsed.parts[0].kind == "":
             value = parsed.parts[0].value
-            found = value if isinstance(value, str) else None if self.whole is None else _at(self.whole, value)
-            return found if isinstance(found, str) else None
-        words: list[str] = []
-        for part in parsed.parts:
-            for piece in self.pieces:
-                found = _at(piece.steps, part.value) if piece.kind in {"", part.kind} else None
-                if isinstance(found, str):
-                    words.append(found)
-                    break
+            return value if isinstance(value, str) else self.whole_of(value)
+        words = [word for part in parsed.parts if (word := self.piece(part)) is not None]
         return "".join(words) if words else None
+
+    def whole_of(self, value: Any) -> str | None:  # noqa: ANN401 - JSON
+        """The answer within a whole response; None where there is none."""
+        found = None if self.whole is None else _at(self.whole, value)
+        return found if isinstance(found, str) else None
+
+    def piece(self, part: Part) -> str | None:
+        """The piece of the answer that an event carries; None where it carries none."""
+        for piece in self.pieces:
+            if piece.kind in {"", part.kind}:
+                found = _at(piece.steps, part.value)
+                if isinstance(found, str):
+                    return found
+        return None
 
 
 def _at(steps: Steps, value: Any) -> object:  # noqa: ANN401 - JSON
@@ -80,15 +87,19 @@ def own_readers() -> list[Reader]:
 
 def readers_of(contracts: Sequence[Contract]) -> list[Reader]:
     """Readers of the routes of contracts."""
-    readers: list[Reader] = []
-    for contract in contracts:
-        rules = Rules(frozenset(contract.compare.free), contract.compare.enums)
-        for route in contract.routes:
-            whole = path_of(route.unary.template, "answer") if route.unary is not None else None
-            frames = route.stream.frames.get("token", ()) if route.stream is not None else ()
-            pieces = tuple(piece for frame in frames if (piece := _piece(frame)) is not None)
-            readers.append(Reader(compile_path(route.path)[0], route.method, whole, pieces, rules))
-    return readers
+    return [
+        reader_of(route, frozenset(contract.compare.free), contract.compare.enums)
+        for contract in contracts
+        for route in contract.routes
+    ]
+
+
+def reader_of(route: ContractRoute, free: frozenset[str], enums: Mapping[str, Sequence[str]] | None = None) -> Reader:
+    """The reader of one route."""
+    whole = path_of(route.unary.template, "answer") if route.unary is not None and route.unary.is_json else None
+    frames = route.stream.frames.get("token", ()) if route.stream is not None else ()
+    pieces = tuple(piece for frame in frames if (piece := _piece(frame)) is not None)
+    return Reader(compile_path(route.path)[0], route.method, whole, pieces, Rules(free, enums or {}))
 
 
 def _piece(frame: Frame) -> Piece | None:

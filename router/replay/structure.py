@@ -176,7 +176,7 @@ def _events(text: str) -> Iterable[Part]:
     for line in [*re.split(r"\r\n|\n|\r", text), ""]:
         if not line:
             if data or name:
-                yield _part(name, "\n".join(data))
+                yield to_part(name, "\n".join(data))
             name, data = "", []
             continue
         label, _, value = line.partition(":")
@@ -187,11 +187,14 @@ def _events(text: str) -> Iterable[Part]:
             data.append(value)
 
 
-def _part(name: str, data: str) -> Part:
-    try:
-        value: Any = json.loads(data)
-    except (ValueError, RecursionError):
-        value = data
+def to_part(name: str, data: Any) -> Part:  # noqa: ANN401 - JSON
+    """An event by its name and data; data that is text is read as JSON where it is some."""
+    value = data
+    if isinstance(data, str):
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            value = data
     return Part(_kind(name, value), value)
 
 

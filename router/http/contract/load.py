@@ -59,6 +59,8 @@ CITATION: Final = frozenset(
     for name in ("number", "passage_id", "document_id", "title", "uri", "quote", "start", "end", "score")
 )
 _ITEMS: Final = {"passages": PASSAGE, "citations": CITATION}
+UPSTREAM: Final = frozenset({"question", "session_id", "request_id", "collection", "top_k"})
+TURN: Final = frozenset({"turn.role", "turn.text"})
 _FRAME_NAMES: Final[dict[schema.EventKind, frozenset[str]]] = {
     "start": COMMON,
     "step": COMMON | {"step"},
@@ -86,6 +88,8 @@ class History:
     assistant: frozenset[str]
     pairs: bool
     drop_last: bool
+    user_word: str
+    assistant_word: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,14 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Upstream:
+    """How the gateway calls the endpoint itself."""
+
+    template: Template
+    headers: Mapping[str, Template]
+
+
+@dataclass(frozen=True, slots=True)
 class ContractRoute:
     """One path of a contract."""
 
@@ -144,6 +156,7 @@ class ContractRoute:
     unary: Body | None
     stream: Stream | None
     wants_passages: bool
+    upstream: Upstream | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,9 +287,16 @@ class _Compiler:
             for frame in frames:
                 used |= set() if frame.template is None else names_used(frame.template)
         searching = table.action == "search"
+        wants_passages = searching or "passages" in used
+        upstream = None if table.upstream is None else self._upstream(table.upstream, f"{key}.upstream")
         return ContractRoute(
-            table.method, table.path, searching, asks, table.fixed, unary, stream, searching or "passages" in used
+            table.method, table.path, searching, asks, table.fixed, unary, stream, wants_passages, upstream
         )
+
+    def _upstream(self, table: schema.UpstreamTable, key: str) -> Upstream:
+        lists = {"history": TURN}
+        template = self._attempt(f"{key}.body", lambda: compile_json(table.body, UPSTREAM, lists))
+        return Upstream(template, self._headers(table.headers, UPSTREAM, key))
 
     def _asks(self, table: schema.RequestTable, key: str) -> Asks:
         if not table.question:
@@ -292,6 +312,8 @@ class _Compiler:
                 frozenset(given.assistant),
                 given.pairs,
                 given.drop_last,
+                next(iter(given.user), "user"),
+                next(iter(given.assistant), "assistant"),
             )
         names = ("collection", "session", "request_id", "top_k", "filter", "route", "threshold")
         parts = {name: self._paths(getattr(table, name), f"{key}.{name}") for name in names}

@@ -112,6 +112,13 @@ class StreamTable(Table):
     frame: tuple[FrameTable, ...] = Field(min_length=1)
 
 
+class UpstreamTable(Table):
+    """[route.upstream] how the gateway itself calls this endpoint (see [upstream] of the settings)."""
+
+    body: str
+    headers: dict[str, str] = {}
+
+
 class RouteTable(Table):
     """[[route]]"""
 
@@ -122,6 +129,7 @@ class RouteTable(Table):
     fixed: FixedTable = FixedTable.model_construct()
     response: ResponseTable | None = None
     stream: StreamTable | None = None
+    upstream: UpstreamTable | None = None
 
     @model_validator(mode="after")
     def _answers(self) -> RouteTable:
@@ -131,8 +139,10 @@ class RouteTable(Table):
             raise ValueError("has response and stream; say in stream.when which requests are streamed")
         if self.response is None and self.stream is not None and self.stream.when is not None:
             raise ValueError("has stream.when but no response for the other requests")
-        if self.action == "search" and self.stream is not None:
-            raise ValueError("a search is not streamed")
+        if self.action == "search" and (self.stream is not None or self.upstream is not None):
+            raise ValueError("a search is not streamed, and no upstream for answers")
+        if self.upstream is not None and (self.method == "GET" or "{" in self.path):
+            raise ValueError("an upstream is called with a body, at a path without parameters")
         return self
 
 

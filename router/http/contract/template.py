@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAMESPACE: Final = uuid.UUID("5f2c1c8e-6c1e-4b8b-9b53-0d9b6f0a7c11")
-LISTS: Final = {"passages": "passage", "citations": "citation"}
-"""What `$each` takes, and the name of one of its items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A list made of an item a time; `items` is a key of LISTS."""
+    """A list made of an item a time; `items` is its name: passages, citations or history."""
 
     items: str
     item: Template
@@ -97,8 +95,9 @@ def _compiled(value: Any, known: frozenset[str], items: Mapping[str, frozenset[s
     if "$each" not in value:
         return {key: _compiled(item, known, items) for key, item in value.items()}
     name = value["$each"]
-    if name not in LISTS or set(value) != {"$each", "$item"}:
-        raise ValueError(f'"$each" takes one of {", ".join(LISTS)}, with "$item" beside it and nothing else')
+    if name not in items or set(value) != {"$each", "$item"}:
+        known_lists = ", ".join(sorted(items)) or "nothing"
+        raise ValueError(f'"$each" takes one of {known_lists} here, with "$item" beside it and nothing else')
     return Each(name, _compiled(value["$item"], known | items[name], items))
 
 
