@@ -89,7 +89,7 @@ ROWS: Final = (
             Panel(
                 "Dependencies",
                 "1 where every gateway reaches the dependency. Without database or embedder nothing is answered; "
-                "without llm answers are excerpts; without classifier every question takes the safe route.",
+                "without llm or upstream answers are excerpts; without classifier every question takes the safe route.",
                 "none",
                 (Query("min by (dependency) (pointsman_dependency_up{$S})", "{{dependency}}"),),
                 "stat",

@@ -10,7 +10,7 @@ import pytest
 from router.outcomes import Verdict
 from standard.domain.answer import DecisionReason, Outcome, StopReason
 from standard.domain.question import Route
-from tests.support.promql import Named, named_queries, panels, rules
+from tests.support.promql import Named, named_queries, panels, read, rules
 from tests.support.registry import by_sample, registered
 from tests.support.tools import ROOT
 
@@ -41,7 +41,7 @@ CLOSED = {
     ("pointsman_tenant_requests_total", "route"): values(Route),
     ("pointsman_citations_total", "status"): {"kept", "moved", "dropped"},
     ("pointsman_agentic_passages_total", "kind"): {"new", "duplicate"},
-    ("pointsman_dependency_up", "dependency"): {"database", "embedder", "classifier", "llm"},
+    ("pointsman_dependency_up", "dependency"): {"database", "embedder", "classifier", "llm", "upstream"},
 }
 
 
@@ -137,3 +137,26 @@ def test_the_sizing_page_names_figures_that_bench_reports() -> None:
         stem = re.sub(r"_(p50|p99)_ms$", "", name)
         pattern = re.sub(r"\d+", r"(?:\\d+|\\{\\w+\\})", stem)
         assert re.search(rf"[\"']{pattern}", bench), name
+
+
+def written_queries() -> list[Named]:
+    """Queries that runbooks and the operations page show between backticks, read."""
+    pages = (ROOT / "docs" / "operations.md", *sorted((ROOT / "docs" / "runbooks").glob("*.md")))
+    return [
+        read(f"{path.name}: {code}", code)
+        for path in pages
+        for code in re.findall(r"`([^`\n]+)`", path.read_text())
+        if re.search(r"pointsman_|grpc_server_", code) and re.search(r"[({[]", code)
+    ]
+
+
+def test_queries_in_pages_can_be_run_as_they_are() -> None:
+    queries = written_queries()
+    assert len(queries) > 10
+    for query in queries:
+        for selector in query.selectors:
+            assert selector.metric in by_sample() or selector.metric in RECORDED, query.where
+            metric = by_sample().get(selector.metric)
+            labels = {label for label, _, _ in selector.matchers}
+            assert metric is None or labels <= {*SCRAPED, *metric.labels}, query.where
+        assert query.grouped <= labels_of(query), query.where
