@@ -128,6 +128,15 @@ def test_exactly_one_service_is_scraped_under_the_name_that_rules_go_by() -> Non
     assert monitor["endpoints"][0]["port"] in {port["name"] for port in chosen[0]["spec"]["ports"]}
 
 
+def test_the_operator_gets_the_same_rules() -> None:
+    printed = subprocess.run(
+        [str(KUBERNETES / "rules.sh")], capture_output=True, text=True, timeout=20, check=True
+    ).stdout
+    made = {each["metadata"]["name"]: each["spec"] for each in yaml.safe_load_all(printed)}
+    files = sorted((ROOT / "deploy" / "prometheus" / "rules").glob("*.yml"))
+    assert made == {f"pointsman-{path.stem}": yaml.safe_load(path.read_text()) for path in files}
+
+
 def test_the_autoscaler_goes_by_figures_that_there_are() -> None:
     adapter = yaml.safe_load(one("ConfigMap", "prometheus-adapter")["data"]["config.yaml"])["rules"]
     known = {*registered(), *(rule.name for rule in rules())}
