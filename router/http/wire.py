@@ -161,15 +161,19 @@ class Reply:
             if beating is not None:
                 beating.cancel()
                 await asyncio.wait([beating])
+                if not beating.cancelled():
+                    beating.result()  # what went wrong with it is not hidden
 
     async def _beat(self, heartbeat: bytes) -> None:
         now = asyncio.get_running_loop().time
         while True:
             left = self._sent_at + self._heartbeat_seconds - now()
-            if left > 0:
-                await asyncio.sleep(left)
-            elif self.over:
+            if self.over:
                 return
+            if not self.started:  # nothing can be said before the head, which waits for the first event
+                await asyncio.sleep(self._heartbeat_seconds)
+            elif left > 0:
+                await asyncio.sleep(left)
             else:
                 try:
                     await self.piece(heartbeat)
