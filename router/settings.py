@@ -67,6 +67,9 @@ class HttpSettings(Section):
         30.0, description="Longest time a client may take to send its request, or to take a piece of the answer."
     )
     heartbeat_seconds: Seconds = Field(15.0, description="Longest silence of an event stream before a heartbeat.")
+    origins: tuple[str, ...] = Field(
+        (), description="Origins whose web pages may call, such as https://intranet.example; those of loopback always."
+    )
     contracts: tuple[str, ...] = Field(
         (), description="Contract files, folders of them, or names of shipped ones (langserve, dify, r2r, plain)."
     )

@@ -13,6 +13,7 @@ from starlette.routing import Match, Route
 
 from router.http import openai_catalogue, openai_chat, query
 from router.http.asking import Call
+from router.http.browsers import refuse_other_sites
 from router.http.contract.load import load_contracts
 from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
@@ -124,6 +125,7 @@ class HttpApp:
         unknown = fail_openai if scope["path"].startswith("/v1/") else fail_plain
         fail = served.fail if served is not None else unknown
         try:
+            refuse_other_sites(request.headers, self._parts.settings.http.origins)
             if error is not None or served is None:
                 raise error or NoSuchPath(f"nothing is served at {scope['path'][:160]}")
             if served.reads:

@@ -183,6 +183,7 @@ class Reply:
     async def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
         self.started = True
         encoded = [(name.encode("latin-1"), header_value(value)) for name, value in headers]
+        encoded.append((b"x-content-type-options", b"nosniff"))
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 
     async def _body(self, body: bytes, *, more: bool) -> None:

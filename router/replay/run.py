@@ -55,7 +55,7 @@ async def replay(
     for exchange in exchanges:
         learnt.setdefault(_group(exchange, readers), Learnt()).learn(exchange.response, parse(exchange.response))
     replayed: list[Replayed] = []
-    async with httpx2.AsyncClient(base_url=url, timeout=EXCHANGE_SECONDS, follow_redirects=False) as client:
+    async with httpx2.AsyncClient(base_url=url, timeout=EXCHANGE_SECONDS, trust_env=False) as client:
         for number, exchange in enumerate(exchanges, start=1):
             response = await send(client, exchange, headers)
             reader = _reader(exchange, readers)

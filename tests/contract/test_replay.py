@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ class Replays:
             **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
             "POINTSMAN_DATA_DIR": str(folder / "data"),
             "POINTSMAN_DATABASE__URL": database_url,
+            "POINTSMAN_SERVER__PORT": "0",
+            "POINTSMAN_SERVER__METRICS_PORT": "0",
+            "POINTSMAN_HTTP__PORT": "0",
+            "POINTSMAN_HTTP__CONTRACTS": '["plain"]',
         }
 
     def __call__(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
@@ -101,7 +107,7 @@ def test_a_difference_is_named_and_is_the_exit_code(run: Replays, tmp_path: Path
 
 
 def test_without_its_contract_everything_differs(run: Replays) -> None:
-    report = run.report(str(RECORDED / "dify.jsonl"), code=1)
+    report = run.report(str(RECORDED / "dify.jsonl"), "--contract", "plain", code=1)
     assert report["structurally_equal"] == 0
     assert {"status"} <= {item["kind"] for item in report["differences"]}
 
@@ -119,3 +125,30 @@ def test_a_server_that_is_not_there_and_a_contract_that_is_none(run: Replays) ->
     assert "127.0.0.1:9" in run.stderr
     run("replay", str(RECORDED / "plain.jsonl"), "--contract", "nothing", code=2)
     assert "shipped are dify, langserve, plain, r2r" in run.stderr
+
+
+def test_it_asks_the_server_that_runs_on_the_data_directory(run: Replays) -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-m", "router.cli", "serve"],
+        env=run.environment,
+        cwd=run.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stderr is not None
+        told = ""
+        while "Ctrl-C" not in told:
+            line = server.stderr.readline()
+            assert line, told
+            told += line
+        assert "and HTTP on http://127.0.0.1:" in told
+        note = json.loads((run.folder / "data" / "server.json").read_text())
+        with urllib.request.urlopen(note["http_url"] + "/readyz", timeout=10) as response:
+            assert json.loads(response.read())["status"] == "ready"
+        report = run.report(str(RECORDED / "plain.jsonl"))
+        assert report["structurally_equal"] == report["exchanges"]
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
+    assert server.returncode == 0

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import pytest_asyncio
+from pydantic import BaseModel
 
 from router.http.app import served_paths
 from router.http.contract.load import load_contract, load_contracts
+from router.http.contract.schema import ContractFile
 from router.settings import BadSettings
 from tests.integration.http.conftest import WHERE, serving, settings_for
 from tests.support.model_server import ModelServer, Reply, always
@@ -301,3 +303,25 @@ async def test_the_contracts_of_the_settings_are_served(own: Served) -> None:
     told: Any = own.application.settings.http.contracts
     assert told
     assert (await own.client.get("/pairs")).headers["allow"] == "POST"
+
+
+async def test_every_key_of_a_contract_is_described() -> None:
+    described = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+
+    def keys(table: type[BaseModel]) -> set[str]:
+        found = set(table.model_fields)
+        for field in table.model_fields.values():
+            for inner in (field.annotation, *get_args(field.annotation)):
+                if isinstance(inner, type) and issubclass(inner, BaseModel):
+                    found |= keys(inner)
+        return found
+
+    every = keys(ContractFile)
+    assert {"question", "framing", "drop_last", "equals", "enums"} <= every
+    assert {key for key in every if f"`{key}`" not in described and f"[route.{key}]" not in described} <= {
+        "route",
+        "request",
+        "error",
+        "compare",
+        "frame",
+    }

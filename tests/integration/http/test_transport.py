@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
+from standard.domain.event import TokenEmitted
 from tests.integration.http.conftest import WHERE, serving, settings_for
 from tests.support.llm_rig import until_gone
 from tests.support.model_server import Hang, ModelServer, Reply, always
@@ -292,3 +293,60 @@ async def test_the_server_stops_in_time_and_tells_those_who_wait(module_database
         response = await call
         assert response.status_code == 503
         await outside.aclose()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1.evil.example:8080"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://[::1"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),
+        ({"origin": "http://localhost:3000", "sec-fetch-site": "cross-site"}, 200),
+        ({"origin": "http://127.0.0.1:8080"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_pages_of_other_sites_may_not_call(served: Served, headers: dict[str, str], status: int) -> None:
+    response = await served.client.get("/v1/models", headers=headers)
+    assert response.status_code == status
+    assert response.headers["x-content-type-options"] == "nosniff"
+    if status == 403:
+        assert response.json()["error"]["type"] == "permission_error"
+
+
+async def test_an_allowed_origin_may_call(module_database_url: str, tmp_path: Path) -> None:
+    settings = settings_for(module_database_url, tmp_path, http={"origins": ("https://intranet.example",)})
+    async with serving(settings) as served:
+        allowed = await served.client.get("/v1/models", headers={"origin": "https://intranet.example"})
+        assert allowed.status_code == 200
+        assert (await served.client.get("/v1/models", headers={"origin": "https://x.example"})).status_code == 403
+
+
+async def test_an_event_is_with_the_client_within_five_milliseconds(
+    module_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the event's coming out of the gateway to its line in the client; the middle of many, on a busy machine."""
+    words = tuple(f"word{number} " for number in range(40))
+    left: list[float] = []
+    async with (
+        ModelServer(always(Reply(pieces=(*words, "[S1]."), token_delay=0.02))) as model,
+        with_model(model, module_database_url, tmp_path) as served,
+    ):
+        real = served.application.gateway.stream
+
+        async def noting(question: Question) -> AsyncIterator[Event]:
+            async for event in real(question):
+                if isinstance(event.body, TokenEmitted):
+                    left.append(time.perf_counter())
+                yield event
+
+        monkeypatch.setattr(served.application.gateway, "stream", noting)
+        async with served.client.stream("POST", "/v1/chat/completions", json=CHAT | {"stream": True}) as response:
+            lines = response.aiter_lines()
+            arrived = [time.perf_counter() async for line in lines if '"delta":{"content":"word' in line]
+    delays = sorted(there - here for here, there in zip(left, arrived, strict=False))
+    assert len(delays) >= 30
+    assert delays[len(delays) // 2] < 0.005
