@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
+from router.settings import BadSettings
 from standard.domain.event import TokenEmitted
 from tests.integration.http.conftest import WHERE, serving, settings_for
 from tests.support.llm_rig import until_gone
@@ -350,3 +351,12 @@ async def test_an_event_is_with_the_client_within_five_milliseconds(
     delays = sorted(there - here for here, there in zip(left, arrived, strict=False))
     assert len(delays) >= 30
     assert delays[len(delays) // 2] < 0.005
+
+
+async def test_an_address_that_others_reach_or_that_is_taken_stops_the_start(
+    served: Served, module_database_url: str, tmp_path: Path
+) -> None:
+    for section, told in (({"host": "0.0.0.0"}, "http.host"), ({"port": served.port}, "http.port")):
+        with pytest.raises(BadSettings, match=told):
+            async with serving(settings_for(module_database_url, tmp_path, http=section)):
+                pass
