@@ -17,7 +17,7 @@ ARGS ?=
 
 export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
 
-.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-data test-security bench check format lock \
+.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-data test-security bench check format lock \
 	protos dashboards image-steps clean
 
 help: ## List the targets.
@@ -64,6 +64,16 @@ test: $(VENV)/.dev ## Run the tests.
 
 test-models: $(VENV)/.models ## Run the tests that need sentence-transformers.
 	@$(BIN)/python -m pytest -m models $(ARGS)
+
+# The libraries want another pgvector than the gateway, so they live in an environment of their own (450 MB).
+$(VENV)/layouts/.made: requirements/layouts.txt | $(BIN)/python
+	@echo "installing the libraries whose tables are read ..." >&2
+	@$(BIN)/python -m venv $(VENV)/layouts
+	@$(VENV)/layouts/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements/layouts.txt
+	@touch $@
+
+test-layouts: $(VENV)/.dev $(VENV)/layouts/.made ## Run the tests on tables made by LangChain, LlamaIndex and Haystack themselves.
+	@POINTSMAN_LAYOUTS_PYTHON="$(abspath $(VENV)/layouts)/bin/python" $(BIN)/python -m pytest -m layouts tests/integration/foreign $(ARGS)
 
 test-data: $(VENV)/.dev ## Run the tests over public data: make test-data DATA=DIR.
 	@test -d "$(DATA)" || { echo "make test-data: no folder $(DATA); name the public data with DATA=DIR (docs/data.md tells what it holds)" >&2; exit 1; }

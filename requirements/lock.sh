@@ -14,6 +14,9 @@ compile --extra dev --extra train --extra models --constraint requirements/dev.t
 # Drop torch and what only its CUDA build needs, each with the hash lines that belong to it.
 awk '/^[a-z]/ { drop = ($0 ~ /^(torch|triton|nvidia-|cuda-)/) } !drop' requirements/models.part > requirements/models.txt
 rm requirements/models.part
+# The libraries whose tables are read, for `make test-layouts`: an environment of their own.
+.venv/bin/uv pip compile requirements/layouts.in --quiet --universal --python-version 3.11 --no-header --no-annotate \
+    --no-emit-index-url --generate-hashes --output-file requirements/layouts.txt
 # What builds the wheel, for the image's build without isolation.
 sed -n 's/^requires = \["\(.*\)"\]$/\1/p' pyproject.toml | .venv/bin/uv pip compile - --quiet --universal \
     --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes \

@@ -1,0 +1,1 @@
+"""Tables that somebody else made and fills, read as they are."""
