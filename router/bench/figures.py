@@ -17,6 +17,7 @@ from router.application import open_application, open_grpc
 from router.bench.corpora import fill
 from router.bench.echo import open_echo
 from router.bench.hollow import open_hollow
+from router.bench.http import http_figures
 from router.bench.load import QUESTIONS, percentile
 from router.bench.statements import bare_search, run_bare
 from standard.domain.errors import FailedPrecondition
@@ -51,6 +52,8 @@ async def run_bench(
     async with AsyncExitStack() as stack:
         application = await stack.enter_async_context(open_application(settings))
         figures |= await _added_cpu(application, seconds, report)
+        models, dimensions = application.models.current(), application.embedder.dimensions
+        figures |= await http_figures(settings, models, dimensions, seconds, report=report)
         figures |= await _embedding(application, report)
         for size in sizes:
             report(f"filling a collection of {size} passages (once a data directory)")
