@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from prometheus_client import start_http_server
 
 from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
+from router.auth import Gate, KeyRing
 from router.canary import read_golden, watching
 from router.configs import (
     agentic_settings,
@@ -36,12 +38,15 @@ from router.configs import (
 )
 from router.gateway import Gateway
 from router.grpc.admin_service import AdminService
+from router.grpc.admit import caller
 from router.grpc.corpus_service import CorpusService
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.health import Health, Probe
-from router.identity import Identity, require_loopback
+from router.identity import require_loopback
 from router.journal.store import Journal
+from router.keys import find_key
+from router.limits import TenantLimits
 from router.parts import GatewayParts
 from router.policy import PolicyStore
 from router.routing_models import ModelLoader
@@ -69,7 +74,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from router.grpc.calls import Context
+    from router.keys import StoredKey
     from router.parts import RouteHandler
     from router.settings import Settings
     from router.upstream.client import UpstreamClient
@@ -101,6 +106,8 @@ class Application:
     metrics: Metrics
     health: Health
     drift: DriftWatch
+    limits: TenantLimits
+    gate: Gate
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -160,6 +167,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             owner=f"{socket.gethostname()}:{os.getpid()}",
             lease_seconds=settings.journal.lease_seconds,
         )
+        limits = TenantLimits(settings.limits, metrics)
+        stack.push_async_callback(limits.close)
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
@@ -187,6 +196,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             settings=settings,
             resume=resume_handler(agentic),
             drift=drift,
+            limits=limits,
         )
         gateway = await stack.enter_async_context(Gateway(parts))
         health = Health(_probes(pool, embed, models, llm, upstream), health_aio.HealthServicer(), metrics)
@@ -205,7 +215,16 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             metrics,
             health,
             drift,
+            limits,
+            Gate(_key_ring(pool) if settings.auth.mode == "keys" else None, limits),
         )
+
+
+def _key_ring(pool: Pool, local: str = "") -> KeyRing:
+    async def find(key_id: str) -> StoredKey | None:
+        return await find_key(pool, key_id)
+
+    return KeyRing(find, local=local)
 
 
 async def _upstream(settings: Settings, stack: AsyncExitStack) -> UpstreamClient | None:
@@ -260,14 +279,11 @@ async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> 
     return embedder, await database()
 
 
-def everyone(_context: Context) -> Identity:
-    """Without authentication configured everyone is tenant `default` and may administer."""
-    return Identity()
-
-
 @asynccontextmanager
-async def open_grpc(application: Application, *, port: int | None = None) -> AsyncIterator[int]:
-    """Yield the port on which the application is served; `port` overrides the settings'."""
+async def open_grpc(
+    application: Application, *, port: int | None = None, gate: Gate | None = None
+) -> AsyncIterator[int]:
+    """Yield the port on which the application is served; `port` and `gate` override the application's."""
     settings = application.settings
     server_settings = settings.server if port is None else settings.server.model_copy(update={"port": port})
     health = application.health
@@ -277,7 +293,7 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
         return await application.ingest(tenant, collection, incoming, prune=prune)
 
     services = (
-        GatewayService(application.gateway, settings, everyone),
+        GatewayService(application.gateway, settings, caller),
         CorpusService(
             application.pool,
             application.retriever,
@@ -285,13 +301,13 @@ async def open_grpc(application: Application, *, port: int | None = None) -> Asy
             application.embedder_identity,
             ingest_from_wire,
             settings.limits,
-            everyone,
+            caller,
         ),
-        AdminService(application.policies, application.journal, everyone),
+        AdminService(application.policies, application.journal, caller),
     )
     async with (
         task_group() as group,
-        open_server(server_settings, application.metrics, services, health.servicer) as bound,
+        open_server(server_settings, application.metrics, services, health.servicer, gate or application.gate) as bound,
     ):
         followers = [
             group.create_task(health.follow()),
@@ -344,9 +360,12 @@ def _probes(
 
 
 @asynccontextmanager
-async def open_http_beside(application: Application, *, port: int | None = None) -> AsyncIterator[int]:
-    """Yield the port on which the application is served over HTTP; `port` overrides the settings'."""
+async def open_http_beside(
+    application: Application, *, port: int | None = None, gate: Gate | None = None
+) -> AsyncIterator[int]:
+    """Yield the port on which the application is served over HTTP; `port` and `gate` override the application's."""
     from router.http.app import HttpApp, served_paths
+    from router.http.app import caller as caller_of
     from router.http.asking import HttpParts
     from router.http.server import open_http
 
@@ -362,8 +381,9 @@ async def open_http_beside(application: Application, *, port: int | None = None)
         retriever=application.retriever,
         embed=application.embed,
         settings=settings,
-        identify=lambda _request: Identity(),
+        identify=caller_of,
         ready=ready,
+        gate=gate or application.gate,
     )
     app = HttpApp(parts, served_paths(settings.http.contracts))
     async with open_http(settings.http, app, grace_seconds=settings.server.grace_seconds, port=port) as bound:
@@ -373,7 +393,9 @@ async def open_http_beside(application: Application, *, port: int | None = None)
 @asynccontextmanager
 async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer]:
     """Yield where the server listens; holds the data directory's lock and serves the metrics."""
-    require_loopback(settings.server.host)
+    keys = settings.auth.mode == "keys"
+    require_loopback(settings.server.host, keys=keys)
+    require_loopback(settings.server.metrics_host, "server.metrics_host (POINTSMAN_SERVER__METRICS_HOST)", keys=keys)
     golden = read_golden(settings.canary.file)
     metrics = Metrics()
     with server_lock(settings.data_dir) as lock:
@@ -419,7 +441,7 @@ async def _open_fronts(application: Application) -> AsyncIterator[tuple[int, str
 
 @asynccontextmanager
 async def _open_metrics(settings: Settings, metrics: Metrics) -> AsyncIterator[int]:
-    host, port = settings.server.host, settings.server.metrics_port
+    host, port = settings.server.metrics_host, settings.server.metrics_port
     try:
         server, thread = start_http_server(port, addr=host, registry=metrics.registry)
     except OSError as error:
@@ -434,7 +456,17 @@ async def _open_metrics(settings: Settings, metrics: Metrics) -> AsyncIterator[i
 
 
 @asynccontextmanager
-async def open_local_server(settings: Settings) -> AsyncIterator[int]:
-    """Yield the port of a server within this process, for one client command."""
-    async with open_application(settings) as application, open_grpc(application, port=0) as port:
-        yield port
+async def open_local_server(settings: Settings) -> AsyncIterator[tuple[int, str]]:
+    """Yield the port of a server within this process, for one client command, and the key that opens it."""
+    settings = settings.model_copy(update={"server": settings.server.model_copy(update={"host": "127.0.0.1"})})
+    async with open_application(settings) as application:
+        gate, local = local_gate(application)
+        async with open_grpc(application, port=0, gate=gate) as port:
+            yield port, local
+
+
+def local_gate(application: Application) -> tuple[Gate, str]:
+    """A gate for a server that one command opens for itself, and a key drawn for it that makes an operator."""
+    local = secrets.token_urlsafe(32)
+    keys = _key_ring(application.pool, local) if application.settings.auth.mode == "keys" else None
+    return Gate(keys, application.limits), local

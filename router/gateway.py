@@ -6,6 +6,7 @@ Nothing here knows the wire or SQL; the parts come from the composition root.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import time
@@ -21,6 +22,7 @@ from router.asked import asked_text, embedded_text
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.journal.question import may_see, question_of, replies_of
+from router.limits import Spent, spent_now
 from router.outcomes import Feedback, verdict_of_feedback
 from router.runs import LiveRun, RunRegistry
 from router.sessions import Sessions
@@ -113,7 +115,8 @@ class Gateway:
         digest = body_hash(question)
 
         def start() -> LiveRun:
-            run = LiveRun(question.scope.tenant, question.request_id, digest, groups=question.scope.groups)
+            scope = question.scope
+            run = LiveRun(scope.tenant, question.request_id, digest, groups=scope.groups, collection=scope.collection)
             return self._start(run, question)
 
         async with aclosing(self._attached(question.scope.tenant, question.request_id, start)) as attached:
@@ -125,19 +128,27 @@ class Gateway:
                         yield event
 
     async def resume(
-        self, scope: Scope, request_id: str, after_sequence: int, *, reply: str, deadline: float | None
+        self,
+        scope: Scope,
+        request_id: str,
+        after_sequence: int,
+        *,
+        reply: str,
+        deadline: float | None,
+        collections: frozenset[str] | None = None,
     ) -> AsyncGenerator[Event]:
         """Re-attach to a run after an event, or continue it.
 
         A live run goes on, a finished one is replayed from the journal, one whose worker died is taken over, one that
         waits for its user goes on with their `reply`. Of `scope` the tenant and the groups count: what else a run may
-        see is kept with its question. `deadline` is the event loop's time at which the answer must be out.
+        see is kept with its question; its collection must be among `collections` (None = all). `deadline` is the event
+        loop's time at which the answer must be out.
         """
         tenant = scope.tenant
         stored: StoredRun | None = None
         if self._runs.get(tenant, request_id) is None:
             stored = await self._parts.journal.load(tenant, request_id, after_sequence=after_sequence)
-            if stored is None or not may_see(stored.question, scope.groups):
+            if stored is None or not may_see(stored.question, scope.groups, collections):
                 raise NotFound(f"no run {request_id!r}")
             if reply and stored.state != "waiting" and replies_of(stored.question)[-1:] != [reply]:
                 raise FailedPrecondition(f"run {request_id!r} does not wait for input")
@@ -150,12 +161,20 @@ class Gateway:
             if stored is None:  # it ended since; whoever asks again finds it in the journal
                 raise Unavailable(f"run {request_id!r} has just ended; ask again", retry_after_seconds=0.1)
             question = question_of(stored.question, tenant, request_id, deadline)
-            run = LiveRun(tenant, request_id, stored.body_hash, groups=question.scope.groups, reply=reply)
+            run = LiveRun(
+                tenant,
+                request_id,
+                stored.body_hash,
+                groups=question.scope.groups,
+                collection=question.scope.collection,
+                reply=reply,
+            )
             return self._start(run, question, known=True)
 
         async with aclosing(self._attached(tenant, request_id, start)) as attached:
             async for run in attached:
-                if not run.groups <= scope.groups:
+                hidden = collections is not None and run.collection not in collections
+                if hidden or not run.groups <= scope.groups:
                     raise NotFound(f"no run {request_id!r}")
                 if reply and run.reply != reply:
                     raise FailedPrecondition(f"run {request_id!r} does not wait for input")
@@ -174,6 +193,8 @@ class Gateway:
         if run is not None:
             yield run
             return
+        if self._parts.limits is not None:
+            await self._parts.limits.check_spending(tenant)
         async with self._admission.place():
             # Another call of the same id may have begun while this one waited for a place.
             yield self._runs.get(tenant, request_id) or start()
@@ -203,6 +224,8 @@ class Gateway:
 
     async def _produce(self, run: LiveRun, question: Question, *, known: bool) -> None:
         """Work on a run to its end; every error ends in the run, never in the task group."""
+        spent = Spent()
+        spent_now.set(spent)  # of this task alone
         try:
             with structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant):
                 await Execution(self._parts, self._sessions, run, question).work(known=known)
@@ -217,6 +240,17 @@ class Gateway:
             run.finish(error)
         finally:
             self._runs.remove(run)
+            await self._charge(run.tenant, spent)
+
+    async def _charge(self, tenant: str, spent: Spent) -> None:
+        """Charge a tenant for what a run used, however it ended; a cancellation does not cut this short."""
+        if self._parts.limits is None or not spent.usage.llm_calls:
+            return
+        charging = asyncio.create_task(self._parts.limits.charge(tenant, spent.usage))
+        while not charging.done():  # bounded by the store's own timeout
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(charging)
+        charging.result()
 
     async def classify(
         self, question: Question, *, explain: bool, look: bool = False

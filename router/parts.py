@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from classifier.explain import Explanation
     from router.decide import Signals
     from router.journal.store import Journal
+    from router.limits import TenantLimits
     from router.policy import PolicyStore
     from router.routing_models import TextReading
     from router.settings import Settings
@@ -90,7 +91,7 @@ class GatewayParts:
     """What the gateway is made of.
 
     `models` returns None while no routing model is ready; `resume` is None where no checkpoints are kept: a run can't
-    wait for its user then. `drift` is None where nobody watches the traffic.
+    wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any.
     """
 
     embed: Callable[[str], Awaitable[NDArray[np.float32]]]
@@ -105,3 +106,4 @@ class GatewayParts:
     settings: Settings
     resume: ResumeHandler | None = None
     drift: DriftWatch | None = None
+    limits: TenantLimits | None = None

@@ -40,7 +40,8 @@ class RunningServer:
     @property
     def target(self) -> str:
         """HOST:PORT for a client."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - listens there, is no target
+        host = f"[{host}]" if ":" in host else host
         return f"{host}:{self.port}"
 
 

@@ -38,6 +38,9 @@ class ServerSettings(Section):
 
     host: str = Field("127.0.0.1", description="Address to listen on. Without authentication only loopback is allowed.")
     port: Port = Field(50051, description="gRPC port; 0 takes a free one.")
+    metrics_host: str = Field(
+        "127.0.0.1", description="Address of the metrics, which need no key: open it to the scraper alone."
+    )
     metrics_port: Port = Field(9464, description="Prometheus port; 0 takes a free one.")
     max_message_bytes: int = Field(16_777_216, ge=65_536, le=268_435_456, description="Largest message either way.")
     max_inflight: int = Field(
@@ -72,6 +75,16 @@ class HttpSettings(Section):
     )
     contracts: tuple[str, ...] = Field(
         (), description="Contract files, folders of them, or names of shipped ones (langserve, dify, r2r, plain)."
+    )
+
+
+class AuthSettings(Section):
+    """[auth] who may call."""
+
+    mode: Literal["none", "keys"] = Field(
+        "none",
+        description="none = whoever reaches the gateway is tenant default and may do everything; keys = every call "
+        "needs an API key (pointsman keys create).",
     )
 
 
@@ -243,13 +256,42 @@ class JournalSettings(Section):
     detach: bool = Field(False, description="Let a run finish when its last reader has gone.")
 
 
-class LimitSettings(Section):
-    """[limits] what one request may bring."""
+class TenantLimitSettings(Section):
+    """[limits.tenants.NAME] the limits of one tenant; what is not given is the default of [limits]."""
 
+    requests_per_minute: int | None = Field(None, ge=1, le=10_000_000, description="Calls a minute; empty = no limit.")
+    concurrent: int | None = Field(None, ge=1, le=100_000, description="Calls at once in a process; empty = no limit.")
+    tokens_per_day: int | None = Field(
+        None, ge=0, le=1_000_000_000_000, description="Billed tokens of language models a day; empty = no limit."
+    )
+    usd_per_day: float | None = Field(None, ge=0.0, le=1_000_000.0, description="US dollars a day; empty = no limit.")
+
+
+class LimitSettings(TenantLimitSettings):
+    """[limits] what one request may bring, and what a tenant may use."""
+
+    redis_url: SecretStr | None = Field(
+        None, description="redis://… where replicas share the counts (extra `redis`); empty = each counts its own."
+    )
+    tenants: dict[str, TenantLimitSettings] = Field(
+        default_factory=dict, description="Limits of single tenants: [limits.tenants.NAME]."
+    )
     question_chars: int = Field(8192, ge=64, le=1_000_000, description="Longest question, in code points.")
     history_turns: int = Field(200, ge=0, le=10_000, description="Most turns of history.")
     turn_chars: int = Field(32_768, ge=64, le=10_000_000, description="Longest turn, in code points.")
     document_bytes: int = Field(10_485_760, ge=1024, le=268_435_456, description="Largest document.")
+
+    def of(self, tenant: str) -> TenantLimitSettings:
+        """The limits of a tenant; what its own section leaves out is the default."""
+        own = self.tenants.get(tenant)
+        if own is None:
+            return self
+        return TenantLimitSettings.model_construct(
+            **{
+                name: getattr(own if name in own.model_fields_set else self, name)
+                for name in TenantLimitSettings.model_fields
+            }
+        )
 
 
 class CanarySettings(Section):
@@ -286,6 +328,7 @@ class Settings(BaseSettings):
     config: Path | None = Field(None, description="The settings file in use: POINTSMAN_CONFIG.")
     server: ServerSettings = ServerSettings.model_construct()
     http: HttpSettings = HttpSettings.model_construct()
+    auth: AuthSettings = AuthSettings.model_construct()
     upstream: UpstreamSettings = UpstreamSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()
     embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
@@ -353,7 +396,7 @@ def _problem(item: dict[str, Any]) -> str:
     variable = "POINTSMAN_" + "__".join(part.upper() for part in path)
     given = item.get("input")
     # A misspelt key may be that of a secret, and a whole section may hold one: neither is shown.
-    secret = item["type"] == "extra_forbidden" or (path and path[-1] in {"api_key", "url"})
+    secret = item["type"] == "extra_forbidden" or (path and path[-1] in {"api_key", "url", "redis_url"})
     plain = isinstance(given, str | int | float | bool) and not secret
     return f"{key} ({variable}): {item['msg']}" + (f"; given: {given!r:.80}" if plain else "")
 

@@ -140,6 +140,11 @@ class Pointsman:
         self.corpus: CorpusServiceAsyncStub = corpus_pb2_grpc.CorpusServiceStub(self._channel)
         self.admin: AdminServiceAsyncStub = admin_pb2_grpc.AdminServiceStub(self._channel)
 
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What calls of the bare stubs (`gateway`, `corpus`, `admin`) have to bring as `metadata`: the token."""
+        return self._metadata
+
     async def __aenter__(self) -> Self:
         return self
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from grpc_health.v1.health import aio as health_aio
 
-from router.application import everyone
 from router.decide import Policy
 from router.gateway import Gateway
 from router.grpc.admin_service import AdminService
+from router.grpc.admit import everyone
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.journal.store import BegunRun, Journal

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from router.cli.connect import connected, remote_errors
 from router.cli.inputs import BadLine, is_file, json_lines, opened, sendable_text_of, stdin_holds_objects
-from router.cli.options import Collection, Json, Server
+from router.cli.options import Collection, Json, Key, Server
 from router.cli.output import diagnostics, print_json, refuse, results
 from router.grpc.jsonform import to_json
 from router.settings import load_settings
@@ -66,6 +66,7 @@ def ask(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Decide only.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show steps.")] = False,
     server: Server = None,
+    key: Key = "",
     json_output: Json = False,
 ) -> int:
     """Ask the gateway a question, or every question of a file: {"id", "question"} a line."""
@@ -88,7 +89,7 @@ def ask(
         )
 
     async def run() -> int:
-        async with connected(load_settings(), server) as client:
+        async with connected(load_settings(), server, key) as client:
             if file:
                 return await _ask_file(client, file, build, json_output=json_output)
             text = _stdin_text() if question == "-" else question

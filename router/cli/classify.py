@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from router.cli.connect import connected, remote_errors
 from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
-from router.cli.options import Json, Server
+from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, refuse, results
 from router.grpc.jsonform import to_json
 from router.settings import load_settings
@@ -39,6 +39,7 @@ def classify(
     explain: Annotated[bool, typer.Option("--explain", help="Show what moved the probability.")] = False,
     collection: Annotated[str, typer.Option(help="Look into this collection as well; default: the text alone.")] = "",
     server: Server = None,
+    key: Key = "",
     json_output: Json = False,
 ) -> int:
     """Say how complex questions look."""
@@ -73,7 +74,7 @@ def classify(
 
     async def run() -> int:
         refused = 0
-        async with connected(settings, server) as client:
+        async with connected(settings, server, key) as client:
             if question:
                 _show(await one(client, {"id": "1", "question": question}), json_output=json_output)
                 return 0

@@ -28,20 +28,23 @@ class RemoteError(PointsmanError):
 
 
 @asynccontextmanager
-async def connected(settings: Settings, server: str | None) -> AsyncIterator[Pointsman]:
-    """Yield a client. Errors of calls inside the block come out as RemoteError."""
+async def connected(settings: Settings, server: str | None, key: str = "") -> AsyncIterator[Pointsman]:
+    """Yield a client that brings `key`. Errors of calls inside the block come out as RemoteError."""
     target = server
     if target is None:
         running = running_server(settings.data_dir)
         target = running.target if running else None
     async with remote_errors():
         if target is not None:
-            async with Pointsman(target) as client:
+            async with Pointsman(target, token=key) as client:
                 yield client
         else:
             from router.application import open_local_server
 
-            async with open_local_server(settings) as port, Pointsman(f"127.0.0.1:{port}") as client:
+            async with (
+                open_local_server(settings) as (port, local),
+                Pointsman(f"127.0.0.1:{port}", token=key or local) as client,
+            ):
                 yield client
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,20 +95,23 @@ def read_questions(folder: Path) -> list[DemoQuestion]:
 
 async def run_demo(folder: Path, *, json_output: bool) -> int:
     """The demo; returns the exit code."""
-    from router.application import open_application, open_grpc
+    from router.application import local_gate, open_application, open_grpc
 
     console = diagnostics() if json_output else results()
     settings = load_settings()
     began = time.perf_counter()
     console.print("[bold]1. Starting[/bold] the embedded PostgreSQL, the embedder and the gateway ...")
-    async with open_application(settings) as application, open_grpc(application, port=0) as port:
+    async with AsyncExitStack() as stack:
+        application = await stack.enter_async_context(open_application(settings))
+        gate, key = local_gate(application)
+        port = await stack.enter_async_context(open_grpc(application, port=0, gate=gate))
         console.print(f"   serving gRPC on 127.0.0.1:{port} after {time.perf_counter() - began:.1f} s")
         console.print(f"[bold]2. Ingesting[/bold] {escape(str(folder / 'corpus'))} into the collection {COLLECTION}")
         report = await ingest_paths(application, [str(folder / "corpus")], COLLECTION, prune=True, console=console)
         show_report(console, report)
         console.print("[bold]3. Asking[/bold] through the client, over TCP")
         asked: list[Asked] = []
-        async with Pointsman(f"127.0.0.1:{port}") as client, remote_errors():
+        async with Pointsman(f"127.0.0.1:{port}", token=key) as client, remote_errors():
             for each in read_questions(folder):
                 title = f"[bold cyan]{each.id}[/bold cyan] [bold]{escape(each.question)}[/bold]"
                 console.print(f"\n{title} [dim]({each.kind})[/dim]")

@@ -12,7 +12,7 @@ from pointsman.v1 import corpus_pb2
 from rich.markup import escape
 
 from router.cli.connect import remote_errors
-from router.cli.options import Json, Server
+from router.cli.options import Json, Key, Server
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
 
@@ -41,7 +41,9 @@ def ingest(
     file: Annotated[list[str] | None, typer.Option("--file", help="The same as PATH.")] = None,
     collection: Annotated[str, typer.Option(help="The collection; made when it is missing.")] = "default",
     prune: Annotated[bool, typer.Option("--prune", help="Delete documents that were not brought this time.")] = False,
+    tenant: Annotated[str, typer.Option(help="Whose documents, where no --server is named.")] = "default",
     server: Server = None,
+    key: Key = "",
     json_output: Json = False,
 ) -> int:
     """Ingest documents; running it again changes only what changed. Exit 1 where something was refused."""
@@ -54,14 +56,16 @@ def ingest(
         from router.application import open_application
 
         async with open_application(settings) as application:
-            report = await ingest_paths(application, given, collection, prune=prune, console=diagnostics())
+            report = await ingest_paths(
+                application, given, collection, prune=prune, console=diagnostics(), tenant=tenant
+            )
         view = report_view(report)
         print_json(view) if json_output else show_report(results(), report)
         return 1 if report.rejected_count else 0
 
     async def there(target: str) -> int:
         rejected: list[Rejection] = []
-        async with Pointsman(target) as client, remote_errors():
+        async with Pointsman(target, token=key) as client, remote_errors():
             documents = _documents(given, rejected, settings.limits.document_bytes)
             answer = await client.ingest(documents, collection=collection, prune=prune)
         view = remote_view(answer, rejected)
@@ -75,7 +79,13 @@ def ingest(
 
 
 async def ingest_paths(
-    application: Application, paths: list[str], collection: str, *, prune: bool, console: Console
+    application: Application,
+    paths: list[str],
+    collection: str,
+    *,
+    prune: bool,
+    console: Console,
+    tenant: str = "default",
 ) -> IngestReport:
     """Ingest paths with a progress bar on `console`; its total is known once every file was found."""
     from standard.corpus.document import SourceDocument
@@ -97,7 +107,7 @@ async def ingest_paths(
             rate = f"{progress.passages} passages, {progress.passages_per_second:.0f}/s"
             bar.update(task, completed=progress.documents, rate=rate)
 
-        report = await application.ingest("default", collection, counted(), prune=prune, progress=show)
+        report = await application.ingest(tenant, collection, counted(), prune=prune, progress=show)
         bar.update(task, completed=report.added + report.replaced + report.unchanged, total=found)
     return report
 

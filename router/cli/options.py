@@ -13,4 +13,10 @@ Server = Annotated[
         metavar="HOST:PORT", help="The gateway to ask; default: the one on this data directory, else in process."
     ),
 ]
+Key = Annotated[
+    str,
+    typer.Option(
+        "--key", metavar="KEY", envvar="POINTSMAN_API_KEY", show_envvar=True, help="The API key, where one is needed."
+    ),
+]
 Collection = Annotated[str, typer.Option(help="The collection.")]

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from router.cli.inputs import BadLine, json_lines, opened
-from router.cli.options import Json
+from router.cli.options import Json, Key
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
@@ -47,10 +47,12 @@ def replay(
         list[str] | None, typer.Option(metavar="NAME:VALUE", help="A header for every request. May be given again.")
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the report as an HTML page as well.")] = None,
+    key: Key = "",
     json_output: Json = False,
 ) -> int:
     """Send recorded exchanges and report what differs in structure, words and time; exit 1 on another structure."""
-    headers = dict(_header(each) for each in header or ())
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    headers |= dict(_header(each) for each in header or ())
     exchanges, refused = _read(file)
     settings = load_settings()
     if contract:
@@ -95,7 +97,7 @@ def _read(file: str) -> tuple[list[Exchange], list[tuple[str, str]]]:
 
 
 async def _replay(
-    settings: Settings, server: str | None, exchanges: list[Exchange], headers: Mapping[str, str], *, in_process: bool
+    settings: Settings, server: str | None, exchanges: list[Exchange], headers: dict[str, str], *, in_process: bool
 ) -> Any:  # noqa: ANN401 - list[Replayed], imported when it is needed
     from router.configs import embedding_config
     from router.http.contract.load import load_contracts
@@ -111,10 +113,12 @@ async def _replay(
             embedder = await stack.enter_async_context(open_embedder(embedding_config(settings)))
             embed: Embed = embedder.embed_queries
         else:
-            from router.application import open_application, open_http_beside
+            from router.application import local_gate, open_application, open_http_beside
 
             application = await stack.enter_async_context(open_application(settings))
-            port = await stack.enter_async_context(open_http_beside(application, port=0))
+            gate, local = local_gate(application)
+            headers = {"authorization": f"Bearer {local}"} | headers
+            port = await stack.enter_async_context(open_http_beside(application, port=0, gate=gate))
             host = f"[{settings.http.host}]" if ":" in settings.http.host else settings.http.host
             url, embed = f"http://{host}:{port}", application.embedder.embed_queries
         with progress_bar() as bar:

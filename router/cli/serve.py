@@ -58,16 +58,18 @@ async def serve_until_stopped(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     async with open_server_process(settings) as server:
-        _print_how_to_call(server)
+        _print_how_to_call(server, settings)
         await stop.wait()
         diagnostics().print("stopping: calls in flight finish first ...")
 
 
-def _print_how_to_call(server: RunningServer) -> None:
+def _print_how_to_call(server: RunningServer, settings: Settings) -> None:
     console = diagnostics()
+    if settings.auth.mode == "keys":
+        console.print("Every call needs an API key: `pointsman keys create --tenant NAME` makes one")
     console.print(
         f"[bold]pointsman serves gRPC on {server.target}[/bold], metrics on"
-        f" http://{server.host}:{server.metrics_port}/metrics"
+        f" http://{settings.server.metrics_host}:{server.metrics_port}/metrics"
     )
     console.print(f'  pointsman ask --server {server.target} "Who signs for the spare pump?"')
     if server.http_url is not None:

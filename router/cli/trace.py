@@ -12,7 +12,7 @@ from pointsman.v1 import admin_pb2
 from rich.markup import escape
 
 from router.cli.connect import connected
-from router.cli.options import Json, Server
+from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, results
 from router.grpc.jsonform import to_json
 from router.settings import load_settings
@@ -26,13 +26,16 @@ def register(app: typer.Typer) -> None:
 def trace(
     request_id: Annotated[str, typer.Argument(metavar="ID", help="The request id of the run.")],
     server: Server = None,
+    key: Key = "",
     json_output: Json = False,
 ) -> int:
     """Show a run's trace."""
 
     async def run() -> int:
-        async with connected(load_settings(), server) as client:
-            response = await client.admin.GetTrace(admin_pb2.GetTraceRequest(request_id=request_id), timeout=30.0)
+        async with connected(load_settings(), server, key) as client:
+            response = await client.admin.GetTrace(
+                admin_pb2.GetTraceRequest(request_id=request_id), timeout=30.0, metadata=client.metadata
+            )
         if json_output:
             print_json(to_json(response))
             return 0

@@ -11,7 +11,7 @@ from pointsman.v1 import admin_pb2, admin_pb2_grpc, gateway_pb2
 from router.grpc.convert import ROUTES
 from router.grpc.errors import abort
 from router.grpc.validate import fraction, identifier, to_route
-from standard.domain.errors import InvalidInput, NotFound, PermissionDenied
+from standard.domain.errors import InvalidInput, NotFound
 from standard.domain.question import Route
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     def _admin(self, context: Context) -> Identity:
         identity = self._identify(context)
-        if "admin" not in identity.roles:
-            raise PermissionDenied("this needs the role admin")
+        identity.require("admin")
         return identity
 
     async def GetRoutingPolicy(  # noqa: N802 - the RPC's name
@@ -44,9 +43,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.GetRoutingPolicyResponse:
         """The policy in force."""
         try:
-            self._admin(context)
+            identity = self._admin(context)
+            tenant = identifier(request.tenant, "tenant")
+            if tenant:  # what holds for all holds for this caller as well
+                identity.require_over(tenant)
             await self._policies.refresh()
-            stored = self._policies.stored(identifier(request.tenant, "tenant"))
+            stored = self._policies.stored(tenant)
             return admin_pb2.GetRoutingPolicyResponse(
                 policy=policy_message(stored.policy), version=stored.version, update_time=_updated(stored)
             )
@@ -60,12 +62,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         try:
             identity = self._admin(context)
             tenant = identifier(request.tenant, "tenant")
+            identity.require_over(tenant)
             if not request.HasField("policy"):
                 raise InvalidInput("policy", "is missing")
             if request.expected_version < 0:
                 raise InvalidInput("expected_version", "is negative")
             policy = changed_policy(self._policies.policy(tenant), self._policies.default, request.policy)
-            stored = await self._policies.update(tenant, policy, request.expected_version, by=identity.tenant)
+            by = identity.name or identity.tenant
+            stored = await self._policies.update(tenant, policy, request.expected_version, by=by)
             return admin_pb2.UpdateRoutingPolicyResponse(policy=policy_message(stored.policy), version=stored.version)
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)

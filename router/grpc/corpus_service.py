@@ -67,6 +67,11 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         self._limits = limits
         self._identify = identify
 
+    def _writer(self, context: Context) -> Identity:
+        identity = self._identify(context)
+        identity.require("admin")
+        return identity
+
     async def CreateCollection(  # noqa: N802 - the RPC's name
         self, request: corpus_pb2.CreateCollectionRequest, context: Context
     ) -> corpus_pb2.CreateCollectionResponse:
@@ -74,7 +79,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         try:
             made = await collections.create_collection(
                 self._pool,
-                self._identify(context).tenant,
+                self._writer(context).tenant,
                 request.name,
                 embedder=self._embedder,
                 text_config=request.text_config or "english",
@@ -88,14 +93,15 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     ) -> corpus_pb2.ListCollectionsResponse:
         """List collections."""
         try:
+            identity = self._identify(context)
             page = await collections.list_collections(
                 self._pool,
-                self._identify(context).tenant,
+                identity.tenant,
                 page_size=request.page_size,
                 page_token=request.page_token,
             )
             return corpus_pb2.ListCollectionsResponse(
-                collections=[collection_message(each) for each in page.collections],
+                collections=[collection_message(each) for each in page.collections if identity.sees(each.name)],
                 next_page_token=page.next_page_token,
             )
         except Exception as error:  # noqa: BLE001 - the edge
@@ -106,9 +112,9 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     ) -> corpus_pb2.GetCollectionResponse:
         """One collection."""
         try:
-            found = await collections.get_collection(
-                self._pool, self._identify(context).tenant, collection_name(request.name)
-            )
+            identity = self._identify(context)
+            name = identity.admitted(collection_name(request.name))
+            found = await collections.get_collection(self._pool, identity.tenant, name)
             return corpus_pb2.GetCollectionResponse(collection=collection_message(found))
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
@@ -120,9 +126,8 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         try:
             if not request.name:
                 raise InvalidInput("name", "is missing")
-            await collections.delete_collection(
-                self._pool, self._identify(context).tenant, collection_name(request.name)
-            )
+            identity = self._writer(context)
+            await collections.delete_collection(self._pool, identity.tenant, collection_name(request.name))
             return corpus_pb2.DeleteCollectionResponse()
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
@@ -132,13 +137,14 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     ) -> corpus_pb2.IngestDocumentsResponse:
         """Take documents in."""
         try:
+            identity = self._writer(context)
             requests = aiter(request_iterator)
             async with asyncio.timeout(IDLE_SECONDS):
                 first = await anext(requests, None)
             if first is None or first.WhichOneof("content") != "header":
                 raise InvalidInput("header", "the first message must be the header")
             report = await self._ingest(
-                self._identify(context).tenant,
+                identity.tenant,
                 collection_name(first.header.collection),
                 incoming(requests),
                 prune=first.header.prune,
@@ -156,7 +162,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             page = await documents.list_documents(
                 self._pool,
                 identity.tenant,
-                collection_name(request.collection),
+                identity.admitted(collection_name(request.collection)),
                 groups=visible_groups(identity),
                 page_size=request.page_size,
                 page_token=request.page_token,
@@ -176,7 +182,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             found = await documents.get_document(
                 self._pool,
                 identity.tenant,
-                collection_name(request.collection),
+                identity.admitted(collection_name(request.collection)),
                 document_id(request.id, "id"),
                 groups=visible_groups(identity),
             )
@@ -192,11 +198,11 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             if not 1 <= len(request.ids) <= _MAX_IDS:
                 raise InvalidInput("ids", f"must hold 1 to {_MAX_IDS} ids")
             ids = [document_id(each, f"ids[{index}]") for index, each in enumerate(request.ids)]
-            identity = self._identify(context)
+            identity = self._writer(context)
             deleted = await documents.delete_documents(
                 self._pool,
                 identity.tenant,
-                collection_name(request.collection),
+                identity.admitted(collection_name(request.collection)),
                 ids,
                 groups=visible_groups(identity),
             )
@@ -213,7 +219,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             query = question_text(request.query, "query", self._limits)
             scope = Scope(
                 tenant=identity.tenant,
-                collection=collection_name(request.collection),
+                collection=identity.admitted(collection_name(request.collection)),
                 filter=to_filter(request.filter) if request.HasField("filter") else None,
                 groups=identity.groups,
             )

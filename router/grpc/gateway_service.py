@@ -90,6 +90,7 @@ class GatewayService(gateway_pb2_grpc.GatewayServiceServicer):
                 request.after_sequence,
                 reply=reply,
                 deadline=self._deadline(context),
+                collections=identity.collections,
             )
             async with aclosing(resumed) as events:
                 async for event in events:
@@ -104,7 +105,7 @@ class GatewayService(gateway_pb2_grpc.GatewayServiceServicer):
         try:
             limits = self._settings.limits
             identity = self._identify(context)
-            collection = collection_name(request.collection) if request.collection else ""
+            collection = identity.admitted(collection_name(request.collection)) if request.collection else ""
             question = Question(
                 text=question_text(request.question, "question", limits),
                 scope=Scope(tenant=identity.tenant, collection=collection, groups=identity.groups),

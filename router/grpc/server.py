@@ -11,6 +11,7 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 from pointsman.v1 import admin_pb2, admin_pb2_grpc, corpus_pb2, corpus_pb2_grpc, gateway_pb2, gateway_pb2_grpc
 
+from router.grpc.admit import AdmitRpcs
 from router.grpc.observe import ObserveRpcs
 from router.identity import require_loopback
 from router.settings import BadSettings
@@ -18,6 +19,7 @@ from router.settings import BadSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from router.auth import Gate
     from router.settings import ServerSettings
     from router.telemetry.metrics import Metrics
 
@@ -32,14 +34,16 @@ async def open_server(
         admin_pb2_grpc.AdminServiceServicer,
     ],
     health: health_aio.HealthServicer,
+    gate: Gate | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block it turns NOT_SERVING and finishes calls in flight.
 
-    Raises BadSettings for an address that is taken, or one that others can reach.
+    Calls pass the `gate` where there is one. Raises BadSettings for an address that is taken, or one that others can
+    reach while no keys are asked for.
     """
-    require_loopback(settings.host)
+    require_loopback(settings.host, keys=gate is not None and gate.asks_for_keys)
     server = aio.server(
-        interceptors=[ObserveRpcs(metrics)],
+        interceptors=[ObserveRpcs(metrics), *([] if gate is None else [AdmitRpcs(gate)])],
         options=[
             ("grpc.max_receive_message_length", settings.max_message_bytes),
             ("grpc.max_send_message_length", settings.max_message_bytes),

@@ -38,7 +38,7 @@ def to_question(
         text=question_text(request.question, "question", limits),
         scope=Scope(
             tenant=identity.tenant,
-            collection=collection_name(request.collection),
+            collection=identity.admitted(collection_name(request.collection)),
             filter=to_filter(request.filter) if request.HasField("filter") else None,
             groups=identity.groups,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,8 +18,9 @@ from router.http.contract.load import load_contracts
 from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
 from router.http.wire import JSON, ClientGone, Reply, read_json, request_id_of, to_json_bytes
+from router.identity import Identity
 from router.settings import BadSettings
-from standard.domain.errors import Unavailable
+from standard.domain.errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,18 +33,24 @@ if TYPE_CHECKING:
     Handler = Callable[[HttpParts, Call], Awaitable[None]]
     ErrorShape = Callable[[Problem], dict[str, Any]]
 
+CALLER = "pointsman.caller"
+"""Where the scope of a call holds the Identity of who makes it."""
 _log = structlog.get_logger("pointsman.http")
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A path and method, what handles it, and how it tells of errors. `reads` says whether it takes a JSON body."""
+    """A path and method, what handles it, and how it tells of errors.
+
+    `reads` says whether it takes a JSON body, `open` whether it needs no key.
+    """
 
     method: str
     path: str
     handle: Handler
     fail: Callable[[Call, Problem], Awaitable[None]]
     reads: bool = True
+    open: bool = False
 
 
 async def fail_openai(call: Call, problem: Problem) -> None:
@@ -81,8 +88,8 @@ def own_paths() -> list[Served]:
         Served("GET", "/v1/models/{model:path}", openai_catalogue.get_model, fail_openai, reads=False),
         Served("POST", "/v1/vector_stores/{id}/search", openai_catalogue.search_vector_store, fail_openai),
         Served("POST", "/query", query.query, fail_plain),
-        Served("GET", "/healthz", _alive, fail_plain, reads=False),
-        Served("GET", "/readyz", _ready, fail_plain, reads=False),
+        Served("GET", "/healthz", _alive, fail_plain, reads=False, open=True),
+        Served("GET", "/readyz", _ready, fail_plain, reads=False, open=True),
     ]
 
 
@@ -107,11 +114,20 @@ def shape_of(path: str) -> str:
     return re.sub(r"\{[^}]*\}", "{}", path)
 
 
+def caller(request: Request) -> Identity:
+    """Who a call is by, as the gate found. Raises Unauthenticated where no gate was passed."""
+    identity = request.scope.get(CALLER)
+    if not isinstance(identity, Identity):
+        raise Unauthenticated("this call passed no gate")
+    return identity
+
+
 class HttpApp:
     """Dispatches calls. Every one ends in a response, or in nothing where the client has gone."""
 
     def __init__(self, parts: HttpParts, served: Sequence[Served]) -> None:
         self._parts = parts
+        self.asks_for_keys = parts.gate is not None and parts.gate.asks_for_keys
         self._served = [(Route(each.path, _unused, methods=[each.method]), each) for each in served]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -126,11 +142,13 @@ class HttpApp:
         fail = served.fail if served is not None else unknown
         try:
             refuse_other_sites(request.headers, self._parts.settings.http.origins)
-            if error is not None or served is None:
-                raise error or NoSuchPath(f"nothing is served at {scope['path'][:160]}")
-            if served.reads:
-                call = Call(request, await read_json(request, self._parts.settings.http), reply, call.request_id)
-            await served.handle(self._parts, call)
+            if self._parts.gate is None or (served is not None and served.open):
+                await self._serve(served, error, call)
+                return
+            keys = request.headers.getlist("authorization"), request.headers.getlist("x-api-key")
+            async with self._parts.gate.admitted(*keys) as identity:
+                scope[CALLER] = identity
+                await self._serve(served, error, call)
         except ClientGone:
             _log.debug("the client went away", path=served.path if served else "")
         except asyncio.CancelledError:
@@ -143,6 +161,14 @@ class HttpApp:
                 _log.warning("a response broke off", path=served.path if served else "", reason=problem.reason)
                 return
             await fail(call, problem)
+
+    async def _serve(self, served: Served | None, error: MethodNotAllowed | None, call: Call) -> None:
+        """Serve a call that was let in; its body is not read before."""
+        if error is not None or served is None:
+            raise error or NoSuchPath(f"nothing is served at {call.request.scope['path'][:160]}")
+        if served.reads:
+            call = replace(call, body=await read_json(call.request, self._parts.settings.http))
+        await served.handle(self._parts, call)
 
     def _find(self, scope: Scope) -> tuple[Served | None, MethodNotAllowed | None]:
         """Find what serves a call and put its path's parameters into the scope."""

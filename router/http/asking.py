@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pointsman.v1 import gateway_pb2
     from starlette.requests import Request
 
+    from router.auth import Gate
     from router.gateway import Gateway
     from router.http.errors import Problem
     from router.http.wire import Reply
@@ -42,6 +43,8 @@ class HttpParts:
     settings: Settings
     identify: Callable[[Request], Identity]
     ready: Callable[[], Awaitable[tuple[bool, Mapping[str, bool]]]]
+    gate: Gate | None = None
+    """What every call but those of health passes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def to_search(
     identity = parts.identify(call.request)
     scope = Scope(
         tenant=identity.tenant,
-        collection=collection_name(collection),
+        collection=identity.admitted(collection_name(collection)),
         filter=to_filter(filter_) if filter_ is not None else None,
         groups=identity.groups,
     )

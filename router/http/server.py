@@ -105,9 +105,9 @@ async def open_http(
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block calls in flight have `grace_seconds` to finish.
 
-    Raises BadSettings for an address that is taken, or one that others can reach.
+    Raises BadSettings for an address that is taken, or one that others can reach while no keys are asked for.
     """
-    require_loopback(settings.host, "http.host (POINTSMAN_HTTP__HOST)")
+    require_loopback(settings.host, "http.host (POINTSMAN_HTTP__HOST)", keys=app.asks_for_keys)
     listening = _bound(settings.host, settings.port if port is None else port)
     config = uvicorn.Config(
         app,

@@ -72,9 +72,12 @@ def replies_of(values: dict[str, Any] | None) -> list[str]:
     return list((values or {}).get("replies", []))
 
 
-def may_see(values: dict[str, Any] | None, groups: frozenset[str]) -> bool:
-    """Whether a caller of these access groups could have had the run's answer."""
-    return frozenset((values or {}).get("groups", [])) <= groups
+def may_see(values: dict[str, Any] | None, groups: frozenset[str], collections: frozenset[str] | None = None) -> bool:
+    """Whether a caller of these access groups and collections (None = all) could have had the run's answer."""
+    kept = values or {}
+    if collections is not None and kept.get("collection") not in collections:
+        return False
+    return frozenset(kept.get("groups", [])) <= groups
 
 
 def _filter_values(condition: Filter) -> list[Any]:

@@ -1,8 +1,10 @@
-"""Calls of the language model as metrics."""
+"""Calls of the language model as metrics, and on the account of the run that makes them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from router.limits import spent_now
 
 if TYPE_CHECKING:
     from router.telemetry.metrics import Metrics
@@ -21,6 +23,9 @@ class LlmMetrics:
         purpose = call.purpose.value
         self._metrics.llm_seconds.labels(purpose).observe(call.seconds)
         usage = call.usage
+        spent = spent_now.get()
+        if spent is not None:
+            spent.usage += usage
         self._metrics.llm_tokens.labels("input", purpose).inc(max(usage.input_tokens - usage.cached_tokens, 0))
         self._metrics.llm_tokens.labels("cached", purpose).inc(usage.cached_tokens)
         self._metrics.llm_tokens.labels("output", purpose).inc(usage.output_tokens)

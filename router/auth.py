@@ -1,0 +1,172 @@
+"""Prevents: a call by somebody who may not, and a key that still works after it was revoked.
+
+`KeyRing` knows keys for two seconds, so that a call costs a hash and a look-up in memory, and every replica learns of a
+revoked key within that time. While the database is away keys that were known go on for a minute; then nobody is let in.
+Unknown keys are never kept, and only a few are looked up at once: a flood of invented ones fills neither memory nor the
+pool, and keys that are known do not wait behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import re
+import time
+from collections import OrderedDict
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from router.identity import Identity
+from router.keys import key_id_of
+from standard.domain.errors import DatabaseUnavailable, Overloaded, PointsmanError, Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+    from router.keys import StoredKey
+    from router.limits import TenantLimits
+
+FRESH_SECONDS: Final = 2.0
+STALE_SECONDS: Final = 60.0
+_KEPT: Final = 10_000
+_LOOKUPS_AT_ONCE: Final = 2
+_WAITING: Final = 256
+_LOOKUP_SECONDS: Final = 3.0
+_BEARER: Final = re.compile(r"bearer[ \t]+([!-~]+)[ \t]*", re.IGNORECASE)
+_log = structlog.get_logger("pointsman.auth")
+
+
+def presented_key(authorization: Iterable[str], x_api_key: Iterable[str]) -> str | None:
+    """The one key of a call's `authorization: Bearer …` and `x-api-key` values; None where it brings none.
+
+    Raises Unauthenticated for two different keys, and for an authorization that is not a bearer's where there is no
+    x-api-key beside it.
+    """
+    given = [value.strip() for value in x_api_key if value.strip()]
+    foreign = False
+    for value in authorization:
+        found = _BEARER.fullmatch(value.strip())
+        if found:
+            given.append(found[1])
+        elif value.strip():
+            foreign = True
+    if foreign and not given:
+        raise Unauthenticated("authorization must be `Bearer KEY`; or send the key as x-api-key")
+    if len(set(given)) > 1:
+        raise Unauthenticated("the call brings two different keys; send one")
+    return given[0] if given else None
+
+
+@dataclass(slots=True)
+class _Known:
+    """A key as it was read, and when (monotonic seconds)."""
+
+    key: StoredKey
+    read_at: float
+
+
+class KeyRing:
+    """Turns keys into identities. `find` reads a key by its id; `local` is a key that this process made for itself."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Awaitable[StoredKey | None]],
+        *,
+        local: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find = find
+        self._local = local
+        self._clock = clock
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._rereading = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
+        self._looking_up = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
+        self._waiting = 0
+
+    async def identify(self, token: str | None) -> Identity:
+        """Whom a key stands for. Raises Unauthenticated, DatabaseUnavailable, or Overloaded under a flood of keys."""
+        if token is None:
+            raise Unauthenticated("an API key is needed; send it as `authorization: Bearer KEY` or x-api-key")
+        if self._local and token == self._local:
+            return Identity()
+        key_id = key_id_of(token)
+        key = None if key_id is None else await self._key(key_id)
+        if key is None or not key.opens_for(token):
+            raise Unauthenticated("the API key is not valid")
+        state = key.state(dt.datetime.now(dt.UTC))
+        if state != "active":
+            raise Unauthenticated(f"the API key {key.key_id} is {state}")
+        return key.identity()
+
+    async def _key(self, key_id: str) -> StoredKey | None:
+        known = self._fresh(key_id)
+        if known is not None:
+            return known
+        if self._waiting >= _WAITING:
+            raise Overloaded("too many keys are being looked up; try again shortly", retry_after_seconds=1.0)
+        self._waiting += 1
+        try:
+            async with (
+                asyncio.timeout(_LOOKUP_SECONDS),
+                self._rereading if key_id in self._known else self._looking_up,
+            ):
+                # Another call of the same key may have read it while this one waited.
+                return self._fresh(key_id) or await self._read(key_id)
+        except TimeoutError:
+            return self._stale(key_id, DatabaseUnavailable("the API key could not be looked up in time"))
+        except PointsmanError as error:
+            return self._stale(key_id, error)
+        finally:
+            self._waiting -= 1
+
+    def _fresh(self, key_id: str) -> StoredKey | None:
+        known = self._known.get(key_id)
+        if known is None or self._clock() - known.read_at >= FRESH_SECONDS:
+            return None
+        self._known.move_to_end(key_id)
+        return known.key
+
+    async def _read(self, key_id: str) -> StoredKey | None:
+        at = self._clock()
+        key = await self._find(key_id)
+        if key is None:
+            self._known.pop(key_id, None)
+            return None
+        self._known[key_id] = _Known(key, at)
+        self._known.move_to_end(key_id)
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        return key
+
+    def _stale(self, key_id: str, error: PointsmanError) -> StoredKey:
+        known = self._known.get(key_id)
+        if known is None or self._clock() - known.read_at >= STALE_SECONDS:
+            raise error
+        _log.warning("a key could not be read again; what was known of it holds", key=key_id, error=error.message)
+        return known.key
+
+
+class Gate:
+    """What every call passes first: who it is by, and whether their tenant may have another one now."""
+
+    def __init__(self, keys: KeyRing | None, limits: TenantLimits) -> None:
+        self._keys = keys
+        self._limits = limits
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether nobody passes without a key."""
+        return self._keys is not None
+
+    @asynccontextmanager
+    async def admitted(self, authorization: Iterable[str], x_api_key: Iterable[str]) -> AsyncIterator[Identity]:
+        """Yield the caller for the duration of their call. Without keys everybody is tenant `default`, an operator."""
+        if self._keys is None:
+            identity = Identity()
+        else:
+            identity = await self._keys.identify(presented_key(authorization, x_api_key))
+        async with self._limits.call(identity.tenant):
+            yield identity
