@@ -367,6 +367,7 @@ async def open_http_beside(
     from router.http.app import HttpApp, served_paths
     from router.http.app import caller as caller_of
     from router.http.asking import HttpParts
+    from router.http.console import ConsoleParts, console_paths
     from router.http.server import open_http
 
     settings, health = application.settings, application.health
@@ -385,7 +386,12 @@ async def open_http_beside(
         ready=ready,
         gate=gate or application.gate,
     )
-    app = HttpApp(parts, served_paths(settings.http.contracts))
+    console = (
+        console_paths(ConsoleParts(application.pool, application.journal, application.policies))
+        if settings.http.console
+        else ()
+    )
+    app = HttpApp(parts, served_paths(settings.http.contracts, console))
     async with open_http(settings.http, app, grace_seconds=settings.server.grace_seconds, port=port) as bound:
         yield bound
 

@@ -73,6 +73,7 @@ class HttpSettings(Section):
     origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call, such as https://intranet.example; those of loopback always."
     )
+    console: bool = Field(True, description="Serve the operator's console at /.")
     contracts: tuple[str, ...] = Field(
         (), description="Contract files, folders of them, or names of shipped ones (langserve, dify, r2r, plain)."
     )
