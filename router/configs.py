@@ -80,6 +80,9 @@ def llm_config(settings: Settings) -> LlmConfig | None:
         retries=llm.retries,
         max_concurrency=llm.max_concurrency,
         max_waiting=llm.max_queued,
+        retry_budget=llm.retry_budget,
+        breaker_failures=llm.breaker_failures,
+        breaker_seconds=llm.breaker_seconds,
     )
 
 

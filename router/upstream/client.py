@@ -16,8 +16,8 @@ from router.http.contract.template import Values, render, render_text
 from router.http.wire import header_value, to_json_bytes
 from router.settings import BadSettings
 from router.upstream.reading import Incremental, Malformed, Shapes, shapes_of, whole_answer
-from router.upstream.resilience import Breaker, RetryBudget
 from standard.domain.errors import Unavailable
+from standard.resilience import Breaker, RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

@@ -71,6 +71,10 @@ class EmbeddedPostgres:
     pid: int
     _users: int = field(repr=False)
 
+    def is_kept(self) -> bool:
+        """Tell whether a keeper stands by the server: it starts the server again should it die."""
+        return filelock.is_exclusively_held(self.base / "keeper.lock")
+
     def close(self) -> None:
         """Give the server up; where we were its last user, return once it has stopped (30 s at most)."""
         if self._users < 0:
@@ -269,7 +273,7 @@ def _start_keeper(base: Path, account: Account | None, *, transport: str, durabl
     settings = dict(_SETTINGS)
     folder = None if transport == "tcp" else _socket_folder(base, account)
     if folder is None:
-        settings |= {"listen_addresses": "127.0.0.1", "port": str(_free_port()), "unix_socket_directories": ""}
+        settings |= {"listen_addresses": "127.0.0.1", "port": str(_port(cluster)), "unix_socket_directories": ""}
     else:
         settings |= {
             "listen_addresses": "",
@@ -320,10 +324,18 @@ def _socket_folder(base: Path, account: Account | None) -> Path | None:
     return None
 
 
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _port(cluster: Path) -> int:
+    """Return the port of the server that was there before, so that those who know its URL find the next, or a free one.
+
+    A server that was killed leaves its file behind; one that was stopped has no users left.
+    """
+    before = postmaster.read_postmaster(cluster)
+    for port in (before.port, 0) if before is not None else (0,):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise DatabaseUnavailable("no port is free on 127.0.0.1 for the embedded PostgreSQL")
 
 
 def _url(running: postmaster.Postmaster, password: str, database: str) -> str:

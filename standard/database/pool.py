@@ -28,7 +28,7 @@ from psycopg import AsyncConnection, AsyncCursor
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
-from standard.database.embedded import start_embedded
+from standard.database.share import shared_server
 from standard.domain.errors import DatabaseUnavailable, DeadlineExceeded, FailedPrecondition, Overloaded
 
 if TYPE_CHECKING:
@@ -79,11 +79,8 @@ async def database_url(config: DatabaseConfig) -> AsyncIterator[str]:
         return
     if config.data_directory is None:
         raise FailedPrecondition("neither a database URL nor a data directory for the embedded database is set")
-    server = await asyncio.to_thread(start_embedded, config.data_directory)
-    try:
-        yield server.url
-    finally:
-        await asyncio.shield(asyncio.to_thread(server.close))
+    async with shared_server(config.data_directory) as url:
+        yield url
 
 
 @asynccontextmanager
@@ -270,7 +267,8 @@ async def limit_statements(conn: AsyncConnection[TupleRow], seconds: float) -> N
 async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
     """Ask the server for a sign of life and return the seconds it took; raises DatabaseUnavailable.
 
-    Uses a connection of its own, so that a pool that is merely busy does not look like a dead database.
+    Uses a connection of its own, so that a pool that is merely busy does not look like a dead database. Where that is
+    refused, for want of a free one, the answer of a connection that stands counts as well: work goes on over those.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -279,12 +277,17 @@ async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
         raise TypeError("a pool of make_pool has a plain URL")
     try:
         async with asyncio.timeout(timeout_seconds):
-            conn = await AsyncConnection.connect(
-                url, autocommit=True, application_name="pointsman-health", prepare_threshold=None
-            )
-            async with conn:
-                await conn.execute("select 1")
-    except (psycopg.Error, TimeoutError) as problem:
+            try:
+                conn = await AsyncConnection.connect(
+                    url, autocommit=True, application_name="pointsman-health", prepare_threshold=None
+                )
+            except psycopg.OperationalError:
+                async with pool.connection(timeout=timeout_seconds / 2) as standing:
+                    await standing.execute("select 1")
+            else:
+                async with conn:
+                    await conn.execute("select 1")
+    except (psycopg.Error, psycopg_pool.PoolTimeout, psycopg_pool.TooManyRequests, TimeoutError) as problem:
         raise DatabaseUnavailable(f"the database does not answer: {_first_line(problem)}") from problem
     return loop.time() - began
 

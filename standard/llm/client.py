@@ -1,8 +1,10 @@
 """The client of any OpenAI-compatible server.
 
 One attempt is one HTTP call. A call is tried again while nothing of it was passed on and time is left; what the server
-refuses to understand is left out and remembered. Waits are bounded everywhere: for a place, for a connection, for the
-first token, between tokens, and over all. Cancelling a call, or closing a stream, closes its connection at once.
+refuses to understand is left out and remembered. A server that fails again and again is left alone for a while, and
+retries are a bounded share of the calls, so that a server in trouble is not asked the more for it. Waits are bounded
+everywhere: for a place, for a connection, for the first token, between tokens, and over all. Cancelling a call, or
+closing a stream, closes its connection at once.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -24,9 +27,11 @@ from standard.llm.protocol import Completion
 from standard.llm.slots import Slots
 from standard.llm.tokens import estimate_tokens
 from standard.llm.wire import Assembler, Malformed, estimate_input, features_of, in_effect, request_body
+from standard.resilience import Breaker, RetryBudget
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     import openai
@@ -90,6 +95,8 @@ class OpenAiLlm:
         self._server = failures.server_name(config.base_url)
         self._observer = observer or SilentObserver()
         self._jitter = jitter
+        self._breaker = Breaker(config.breaker_failures, config.breaker_seconds, time.monotonic)
+        self._budget = RetryBudget(config.retry_budget)
         self._slots = Slots(config.max_concurrency, config.max_waiting)
         self._capabilities = Capabilities(lambda: asyncio.get_running_loop().time())
         # What the SDK would take from OPENAI_* variables is set or left out here: settings are known in one place.
@@ -136,7 +143,7 @@ class OpenAiLlm:
 
     async def complete(self, request: LlmRequest) -> Completion:
         """Make one call and wait for all of it. Raises LlmUnavailable."""
-        async with self._account(request) as account, self._slots.hold(account.deadline):
+        async with self._account(request) as account, self._place(account):
             assembler = await self._retried(account, lambda features: self._body(account, features), stream=False)
             account.settle(assembler, self._price(account))
             account.error_kind = ""
@@ -144,7 +151,7 @@ class OpenAiLlm:
 
     async def stream(self, request: LlmRequest) -> AsyncGenerator[str | Completion, None]:
         """Make one call; yield text as it arrives, then one Completion. Raises LlmUnavailable before any text."""
-        async with self._account(request) as account, self._slots.hold(account.deadline):
+        async with self._account(request) as account, self._place(account):
             opened = await self._retried(account, lambda features: self._opening(account, features), stream=True)
             assembler, cut = opened.assembler, False
             try:
@@ -166,6 +173,12 @@ class OpenAiLlm:
             account.error_kind = "cut" if cut or reason == "cut" else ""
             completion = _completion(account, assembler, "cut" if cut else reason)
         yield completion  # the place is free and the call is counted, even where nobody asks for what follows
+
+    def _place(self, account: _Account) -> AbstractAsyncContextManager[None]:
+        """A place among the calls; none is waited for while the server is left alone."""
+        if self._breaker.open:
+            raise failures.left_alone(self._server, self._config.breaker_seconds).unavailable()
+        return self._slots.hold(account.deadline)
 
     def _price(self, account: _Account) -> Price | None:
         return self._config.prices.get(account.model)
@@ -202,10 +215,10 @@ class OpenAiLlm:
         known_missing = self._capabilities.missing(account.model)
         newly_missing: set[Feature] = set()
         retries = 0
+        self._budget.called()
         while True:
             features = wanted - known_missing - newly_missing
-            account.attempts += 1
-            result = await self._attempt(attempt(features), account.request)
+            result = await self._guarded(account, attempt, features)
             if not isinstance(result, Failure):
                 self._capabilities.learn(account.model, newly_missing)
                 return result
@@ -214,11 +227,32 @@ class OpenAiLlm:
             if feature is not None:
                 newly_missing.add(feature)  # each is dropped once, so this ends
                 continue
-            self._observer.attempt_failed(account.request.purpose, failed.kind)
-            if not failed.retryable or retries >= self._config.retries:
+            if failed.kind != "left_alone":
+                self._observer.attempt_failed(account.request.purpose, failed.kind)
+            if not failed.retryable or retries >= self._config.retries or not self._budget.take():
                 raise failed.unavailable()
             await self._back_off(account, failed, retries)
             retries += 1
+
+    async def _guarded(
+        self, account: _Account, attempt: Callable[[frozenset[Feature]], Awaitable[T]], features: frozenset[Feature]
+    ) -> T | Failure:
+        """Make one attempt and tell the breaker; make none while the server is left alone."""
+        if not self._breaker.allow():
+            return failures.left_alone(self._server, self._config.breaker_seconds)
+        account.attempts += 1
+        try:
+            result = await self._attempt(attempt(features), account.request)
+        except BaseException:
+            self._breaker.abandoned()
+            raise
+        if not isinstance(result, Failure) or result.kind == "refused":
+            self._breaker.succeeded()
+        elif result.kind == "timeout" and account.request.timeout_seconds < self._config.first_token_seconds:
+            self._breaker.abandoned()  # the caller had less patience than a healthy server may take
+        else:
+            self._breaker.failed()
+        return result
 
     async def _back_off(self, account: _Account, failed: Failure, retries: int) -> None:
         """Wait before the next attempt; raise at once where the wait would outlast the deadline."""

@@ -40,7 +40,9 @@ class LlmConfig:
 
     `retries` is how many more times a call is tried after a failed connection, 429 or 5xx, with exponential backoff
     from `backoff_seconds` to `backoff_limit_seconds` and jitter, or when the server's Retry-After says. At most
-    `max_concurrency` calls run at once and `max_waiting` wait for a place; one more is refused.
+    `max_concurrency` calls run at once and `max_waiting` wait for a place; one more is refused. Retries are at most
+    `retry_budget` (0 to 1) of the calls, but for a few. After `breaker_failures` failures in a row, of any calls, the
+    server is left alone for `breaker_seconds`; then one call tries it.
     """
 
     base_url: str
@@ -56,6 +58,9 @@ class LlmConfig:
     backoff_limit_seconds: float = 8.0
     max_concurrency: int = 32
     max_waiting: int = 128
+    retry_budget: float = 0.1
+    breaker_failures: int = 5
+    breaker_seconds: float = 10.0
 
     def model_for(self, purpose: Purpose) -> str:
         """The model that serves this purpose."""

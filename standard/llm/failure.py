@@ -37,7 +37,10 @@ class LlmOverloaded(LlmUnavailable, Overloaded):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One failed attempt. `kind` as in LlmUnavailable; `status` and `detail` (not to be shown) where HTTP told them."""
+    """One failed attempt. `kind` as in LlmUnavailable, or left_alone where none was made.
+
+    `status` and `detail` (not to be shown) where HTTP told them.
+    """
 
     kind: str
     message: str
@@ -49,6 +52,12 @@ class Failure:
     def unavailable(self) -> LlmUnavailable:
         """The error for callers."""
         return LlmUnavailable(self.message, kind=self.kind, retry_after_seconds=self.retry_after)
+
+
+def left_alone(server: str, seconds: float) -> Failure:
+    """The server failed so often of late that it is not asked."""
+    told = f"The model server at {server} failed repeatedly and is left alone for a moment."
+    return Failure("left_alone", told, retry_after=seconds)
 
 
 def late(what: str) -> Failure:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.upstream.resilience import Breaker, RetryBudget
+from standard.resilience import Breaker, RetryBudget
 
 events = st.lists(st.sampled_from(["ok", "fail", "left", "wait"]), max_size=60)
 
