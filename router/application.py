@@ -52,6 +52,7 @@ from router.policy import PolicyStore
 from router.routing_models import ModelLoader
 from router.serverlock import RunningServer, server_lock
 from router.settings import BadSettings
+from router.tables import open_tables
 from router.tasks import task_group
 from router.telemetry.drift import DriftWatch
 from router.telemetry.llm import LlmMetrics
@@ -62,6 +63,7 @@ from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
 from standard.domain.errors import DatabaseUnavailable, PointsmanError
 from standard.embedding.factory import open_embedder
+from standard.foreign.dispatch import LibraryByCollection, RetrieverByCollection
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
@@ -80,7 +82,9 @@ if TYPE_CHECKING:
     from router.upstream.client import UpstreamClient
     from standard.corpus.ingest import IngestProgress, Source
     from standard.database.pool import Pool
+    from standard.domain.passage import Retriever
     from standard.embedding.protocol import Embedder
+    from standard.foreign.dispatch import Tables
     from standard.llm.protocol import Llm, Purpose
 
 _log = structlog.get_logger("pointsman.application")
@@ -90,7 +94,10 @@ _PURGE_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Everything that works together in one process."""
+    """Everything that works together in one process.
+
+    `retriever` searches the gateway's own corpus, `passages` that and the `tables` of one's own.
+    """
 
     settings: Settings
     pool: Pool
@@ -108,6 +115,8 @@ class Application:
     drift: DriftWatch
     limits: TenantLimits
     gate: Gate
+    passages: Retriever
+    tables: Tables
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -123,7 +132,8 @@ class Application:
         prune: bool,
         progress: Callable[[IngestProgress], None] | None = None,
     ) -> IngestReport:
-        """Ingest into a collection, which is made when it is missing."""
+        """Ingest into a collection, which is made when it is missing; a table of one's own is refused."""
+        self.tables.refuse(tenant, collection, "ingest")
         found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
         scan, version = scan_of(found, self.settings)
         return await ingest(
@@ -156,6 +166,9 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             embedder_checksum=embedder.checksum,
             settings=retrieval_settings(settings),
         )
+        tables = await open_tables(settings, pool, embedder, stack)
+        passages = RetrieverByCollection(retriever, tables) if tables.by_name else retriever
+        reader = CorpusReader(pool, retriever, scan_policy=settings.sandbox.policy)
         config = llm_config(settings)
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
         asked = None if llm is None else GuardedLlm(llm, draw_canary(), lambda purpose: _leaked(metrics, purpose))
@@ -172,7 +185,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
-            CorpusReader(pool, retriever, scan_policy=settings.sandbox.policy),
+            LibraryByCollection(reader, tables) if tables.by_name else reader,
             embedder.embed_queries,
             asked,
             agentic_settings(settings),
@@ -185,7 +198,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         upstream = await _upstream(settings, stack)
         parts = GatewayParts(
             embed=embed,
-            retriever=retriever,
+            retriever=passages,
             models=models.current,
             standard=_standard(asked, upstream, embedder, settings, metrics),
             agentic=agentic_handler(agentic),
@@ -217,6 +230,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             drift,
             limits,
             Gate(_key_ring(pool) if settings.auth.mode == "keys" else None, limits),
+            passages,
+            tables,
         )
 
 
@@ -296,12 +311,13 @@ async def open_grpc(
         GatewayService(application.gateway, settings, caller),
         CorpusService(
             application.pool,
-            application.retriever,
+            application.passages,
             application.embed,
             application.embedder_identity,
             ingest_from_wire,
             settings.limits,
             caller,
+            application.tables,
         ),
         AdminService(application.policies, application.journal, caller),
     )
@@ -379,7 +395,7 @@ async def open_http_beside(
 
     parts = HttpParts(
         gateway=application.gateway,
-        retriever=application.retriever,
+        retriever=application.passages,
         embed=application.embed,
         settings=settings,
         identify=caller_of,

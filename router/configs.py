@@ -19,7 +19,7 @@ from standard.sandbox.scan import scan_chunk, shipped_scanner
 from standard.sandbox.urls import url_policy
 
 if TYPE_CHECKING:
-    from router.settings import Settings
+    from router.settings import EmbeddingSettings, Settings
     from standard.corpus.collections import Collection
     from standard.corpus.scan import Scan
 
@@ -42,7 +42,11 @@ def database_config(settings: Settings) -> DatabaseConfig:
 
 def embedding_config(settings: Settings) -> EmbeddingConfig:
     """The embedder."""
-    embedding = settings.embedding
+    return embedder_config(settings.embedding)
+
+
+def embedder_config(embedding: EmbeddingSettings) -> EmbeddingConfig:
+    """An embedder: the gateway's own or that of a table."""
     return EmbeddingConfig(
         model=embedding.model,
         base_url=embedding.base_url,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from router.configs import database_config, embedding_config, llm_config
+from router.finding import Finding
 from router.serverlock import running_server
+from router.tables_doctor import examine_tables
 from standard.corpus.collections import EmbedderIdentity
 from standard.database.embedded import programs
 from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version, wall_problem
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
 DEAD_TUPLE_SHARE = 0.2
 """Beyond this share of dead rows a table wants a vacuum."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What was found of one part; `facts` are its values for programs, `advice` the way out ("" where all is well)."""
-
-    part: str
-    status: Literal["ok", "warning", "failed"]
-    found: str
-    advice: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -79,6 +68,7 @@ async def _database(settings: Settings, embedder: Embedder | None) -> list[Findi
                     findings.append(await _wall(pool))
                     findings.append(await _verdicts(pool, settings))
                     findings += await _collections(pool, embedder)
+                findings += await examine_tables(settings, pool, embedder)
             if not config.url:
                 findings.append(_backup(url, settings.data_dir))
     except PointsmanError as error:

@@ -247,6 +247,42 @@ class SandboxSettings(Section):
     )
 
 
+class TableSettings(Section):
+    """[tables.NAME] a table that somebody else fills, searched as the collection NAME (docs/tables.md)."""
+
+    url: SecretStr | None = Field(None, description="Its database, a read-only role is enough; empty = the gateway's.")
+    layout: Literal["table", "langchain", "langchain-pgvectorstore", "llamaindex", "haystack"] = Field(
+        "table", description="The library that made it; table = your own columns, named below."
+    )
+    table: str = Field("", description="Its name, or schema.name; empty = as the layout has it.")
+    collection: str = Field("", description="The collection in langchain_pg_collection.")
+    id: str = Field("", description="A unique column; empty = the primary key.")
+    content: str = Field("", description="The column with the text of a passage.")
+    embedding: str = Field("", description="The vector or halfvec column; empty = the only one.")
+    document_id: str | tuple[str, ...] = Field(
+        (), description='Column or column->key, or several that are tried in order: ["meta->source", "id"].'
+    )
+    title: str | tuple[str, ...] = Field((), description="As document_id.")
+    uri: str | tuple[str, ...] = Field((), description="As document_id.")
+    position: str | tuple[str, ...] = Field((), description="Number of a passage in its document; as document_id.")
+    metadata: str = Field("", description="A json or jsonb column, shown with a passage and filtered by.")
+    filters: dict[str, str] = Field(default_factory=dict, description="Columns to filter by: key = column.")
+    only: dict[str, str | float | bool] = Field(
+        default_factory=dict, description="Values that rows must have: column = value."
+    )
+    tenant: str = Field("default", min_length=1, description="The tenant whose table it is.")
+    tenant_column: str = Field("", description="The column that names each row's tenant, instead.")
+    groups: str | tuple[str, ...] = Field((), description="A row's access groups: a text[] column or a json array.")
+    tsvector: str = Field("", description="A tsvector column; empty = the layout's, or whichever has an index.")
+    text_config: str = Field("", description="Its text search configuration; empty = as the column was made.")
+    lexical: bool = Field(True, description="Look words up where there is a text index.")
+    distance: Literal["", "cosine", "inner_product", "l2"] = Field("", description="Empty = that of the index.")
+    nulls: Literal["refuse", "skip"] = Field("refuse", description="What is done about rows without an embedding.")
+    embedder: EmbeddingSettings | None = Field(
+        None, description="The model it was filled with, keys as in [embedding]; empty = the gateway's."
+    )
+
+
 class JournalSettings(Section):
     """[journal] what is kept of runs."""
 
@@ -341,6 +377,9 @@ class Settings(BaseSettings):
     retrieval: RetrievalSettings = RetrievalSettings.model_construct()
     agentic: AgenticSettings = AgenticSettings.model_construct()
     sandbox: SandboxSettings = SandboxSettings.model_construct()
+    tables: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")], TableSettings] = Field(
+        default_factory=dict, description="Tables of your own."
+    )
     journal: JournalSettings = JournalSettings.model_construct()
     limits: LimitSettings = LimitSettings.model_construct()
     canary: CanarySettings = CanarySettings.model_construct()
@@ -416,6 +455,9 @@ def example_toml() -> str:
     for name, field in Settings.model_fields.items():
         if name == "config":
             continue
+        if name == "tables":
+            lines += ["", *_example_table()]
+            continue
         section = field.annotation
         if isinstance(section, type) and issubclass(section, Section):
             lines += ["", f"[{name}]"]
@@ -428,6 +470,14 @@ def example_toml() -> str:
                 f"# {name} = {_toml(str(field.get_default(call_default_factory=True)))}",
             ]
     return "\n".join(lines) + "\n"
+
+
+def _example_table() -> list[str]:
+    """A section that is commented out as a whole: the keys of a table, each once."""
+    lines = ["# [tables.NAME]  # a table that somebody else fills, as the collection NAME; see docs/tables.md"]
+    for key, field in TableSettings.model_fields.items():
+        lines += [f"# # {field.description}", f"# {key} = {_toml(field.get_default(call_default_factory=True))}"]
+    return lines
 
 
 def _toml(value: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,7 +13,18 @@ from router.cli.output import print_json, results
 from router.settings import load_settings
 
 if TYPE_CHECKING:
-    from router.doctor import Finding
+    from router.finding import Finding
+
+Database = Annotated[
+    str,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="Look for tables with embeddings in this database instead, and propose how to search them.",
+        envvar="POINTSMAN_DOCTOR_DATABASE",
+        show_envvar=True,
+    ),
+]
 
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 
@@ -23,12 +34,13 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
-def doctor(json_output: Json = False) -> int:
-    """Inspect the installation; exit 1 where something does not work."""
+def doctor(database: Database = "", json_output: Json = False) -> int:
+    """Inspect the installation, or the tables of a database; exit 1 where something does not work."""
     from router.doctor import examine
+    from router.tables_doctor import examine_database
 
     settings = load_settings()
-    findings = asyncio.run(examine(settings))
+    findings = asyncio.run(examine_database(settings, database) if database else examine(settings))
     failed = any(finding.status == "failed" for finding in findings)
     if json_output:
         print_json({"ok": not failed, "findings": [_view(finding) for finding in findings]})

@@ -10,10 +10,11 @@ from pointsman.v1 import corpus_pb2, corpus_pb2_grpc
 
 from router.grpc.errors import abort
 from router.grpc.validate import collection_name, question_text, to_filter, to_top_k
+from router.tables import tables_on_page
 from router.unicode import encodable as text
 from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
-from standard.domain.errors import DeadlineExceeded, InvalidInput
+from standard.domain.errors import AlreadyExists, DeadlineExceeded, InvalidInput, PointsmanError
 from standard.domain.passage import Scope
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from standard.corpus.ingest import IngestReport
     from standard.database.pool import Pool
     from standard.domain.passage import RetrievedPassage, Retriever
+    from standard.foreign.dispatch import ForeignTable, Tables
+    from standard.foreign.view import TableView
 
 _MAX_IDS = 1000
 IDLE_SECONDS = 120.0
@@ -58,6 +61,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         ingest: Ingest,
         limits: LimitSettings,
         identify: Callable[[Context], Identity],
+        tables: Tables,
     ) -> None:
         self._pool = pool
         self._retriever = retriever
@@ -66,6 +70,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         self._ingest = ingest
         self._limits = limits
         self._identify = identify
+        self._tables = tables
 
     def _writer(self, context: Context) -> Identity:
         identity = self._identify(context)
@@ -77,9 +82,12 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     ) -> corpus_pb2.CreateCollectionResponse:
         """Make a collection."""
         try:
+            tenant = self._writer(context).tenant
+            if self._tables.of(tenant, request.name):
+                raise AlreadyExists(f"there is a table of yours that is called {request.name!r}")
             made = await collections.create_collection(
                 self._pool,
-                self._writer(context).tenant,
+                tenant,
                 request.name,
                 embedder=self._embedder,
                 text_config=request.text_config or "english",
@@ -100,10 +108,15 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
                 page_size=request.page_size,
                 page_token=request.page_token,
             )
-            return corpus_pb2.ListCollectionsResponse(
-                collections=[collection_message(each) for each in page.collections if identity.sees(each.name)],
-                next_page_token=page.next_page_token,
+            own = {each.name: each for each in page.collections}
+            names, token = tables_on_page(
+                self._tables, identity.tenant, request.page_size, request.page_token, list(own), page.next_page_token
             )
+            listed = []
+            for name in filter(identity.sees, names):
+                table = self._tables.of(identity.tenant, name)
+                listed.append(collection_message(own[name]) if table is None else await listed_table(table))
+            return corpus_pb2.ListCollectionsResponse(collections=listed, next_page_token=token)
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
 
@@ -114,6 +127,10 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         try:
             identity = self._identify(context)
             name = identity.admitted(collection_name(request.name))
+            table = self._tables.of(identity.tenant, name)
+            if table is not None:
+                message = table_message(table, await table.retriever.view(identity.tenant))
+                return corpus_pb2.GetCollectionResponse(collection=message)
             found = await collections.get_collection(self._pool, identity.tenant, name)
             return corpus_pb2.GetCollectionResponse(collection=collection_message(found))
         except Exception as error:  # noqa: BLE001 - the edge
@@ -127,6 +144,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             if not request.name:
                 raise InvalidInput("name", "is missing")
             identity = self._writer(context)
+            self._tables.refuse(identity.tenant, collection_name(request.name), "delete")
             await collections.delete_collection(self._pool, identity.tenant, collection_name(request.name))
             return corpus_pb2.DeleteCollectionResponse()
         except Exception as error:  # noqa: BLE001 - the edge
@@ -159,6 +177,9 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         """List documents without their text."""
         try:
             identity = self._identify(context)
+            self._tables.refuse(
+                identity.tenant, identity.admitted(collection_name(request.collection)), "list documents"
+            )
             page = await documents.list_documents(
                 self._pool,
                 identity.tenant,
@@ -179,6 +200,9 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         """One document with its text."""
         try:
             identity = self._identify(context)
+            self._tables.refuse(
+                identity.tenant, identity.admitted(collection_name(request.collection)), "get a document"
+            )
             found = await documents.get_document(
                 self._pool,
                 identity.tenant,
@@ -199,6 +223,9 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
                 raise InvalidInput("ids", f"must hold 1 to {_MAX_IDS} ids")
             ids = [document_id(each, f"ids[{index}]") for index, each in enumerate(request.ids)]
             identity = self._writer(context)
+            self._tables.refuse(
+                identity.tenant, identity.admitted(collection_name(request.collection)), "delete documents"
+            )
             deleted = await documents.delete_documents(
                 self._pool,
                 identity.tenant,
@@ -286,6 +313,26 @@ def collection_message(collection: Collection) -> corpus_pb2.Collection:
         passage_count=collection.passage_count,
         create_time=_timestamp(collection.created_at),
     )
+
+
+def table_message(table: ForeignTable, view: TableView | None) -> corpus_pb2.Collection:
+    """A table of one's own on the wire: rows are its passages; of documents and of its making nothing is known."""
+    retriever = table.retriever
+    return corpus_pb2.Collection(
+        name=retriever.mapping.name,
+        embedder_id=retriever.embedder.id,
+        dimensions=retriever.embedder.dimensions,
+        text_config=view.lexical.config if view is not None and view.lexical is not None else "",
+        passage_count=0 if view is None else view.corpus_size,
+    )
+
+
+async def listed_table(table: ForeignTable) -> corpus_pb2.Collection:
+    """A table in a list; one that cannot be used now is listed as empty."""
+    try:
+        return table_message(table, await table.retriever.view())
+    except PointsmanError:
+        return table_message(table, None)
 
 
 def document_message(document: documents.StoredDocument) -> corpus_pb2.Document:

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from psycopg import sql
-
 from standard.database.migrate import parse_version
+from standard.foreign.quoting import Name
 
 if TYPE_CHECKING:
     from standard.database.pool import Connection
@@ -105,9 +104,9 @@ class Table:
     readable: bool = True
 
     @property
-    def relation(self) -> sql.Identifier:
+    def relation(self) -> Name:
         """The name, quoted."""
-        return sql.Identifier(self.schema, self.name)
+        return Name(self.schema, self.name)
 
     @property
     def full_name(self) -> str:

@@ -21,6 +21,7 @@ from psycopg import sql
 
 from standard.domain.errors import InvalidInput
 from standard.domain.filter import And, Eq, Filter, In, Range
+from standard.foreign.quoting import Constant, Name
 from standard.retrieval.filters import check_filter
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from standard.foreign.catalogue import Column
     from standard.foreign.mapping import Field, TableMapping
 
-ROW = sql.Identifier("t")
+ROW = Name("t")
 """The alias of the table in every statement."""
 NEVER = sql.SQL("false")
 
@@ -47,7 +48,7 @@ class Condition:
 
 def column_sql(name: str) -> sql.Composed:
     """A column of the table."""
-    return sql.SQL("{}.{}").format(ROW, sql.Identifier(name))
+    return sql.SQL("{}.{}").format(ROW, Name(name))
 
 
 def text_of(wanted: Field, columns: Mapping[str, Column]) -> sql.Composed:
@@ -55,7 +56,7 @@ def text_of(wanted: Field, columns: Mapping[str, Column]) -> sql.Composed:
     column = column_sql(wanted.column)
     if not wanted.path:
         return sql.SQL("{}::text").format(column)
-    path = sql.SQL(", ").join(sql.Literal(part) for part in wanted.path)
+    path = sql.SQL(", ").join(Constant(part) for part in wanted.path)
     kind = sql.SQL("jsonb" if columns[wanted.column].type == "jsonb" else "json")
     return sql.SQL("{}_extract_path_text({}, {})").format(kind, column, path)
 
@@ -76,7 +77,7 @@ def json_of(wanted: Field, columns: Mapping[str, Column]) -> sql.Composed:
         whole = sql.SQL("{}::jsonb").format(column)
     if not wanted.path:
         return sql.SQL("{}").format(whole)
-    path = sql.SQL(", ").join(sql.Literal(part) for part in wanted.path)
+    path = sql.SQL(", ").join(Constant(part) for part in wanted.path)
     return sql.SQL("jsonb_extract_path({}, {})").format(whole, path)
 
 
@@ -97,7 +98,7 @@ def fixed_condition(mapping: TableMapping, columns: Mapping[str, Column], collec
     if collection_id:
         # a literal: the planner must see it to prove that a partial index of the collection serves
         clauses.append(
-            sql.SQL("{} = {}::uuid").format(column_sql("collection_id"), sql.Literal(collection_id)),
+            sql.SQL("{} = {}::uuid").format(column_sql("collection_id"), Constant(collection_id)),
         )
     clauses += [_column_equals(columns[name], [value], bound) for name, value in mapping.only.items()]
     return Condition(_all(clauses), bound.values, filtered=bool(clauses))
@@ -198,7 +199,7 @@ def _metadata_range(
         kind, cast = "number", sql.SQL("jsonb")
         value = sql.SQL("({} -> {}::text)").format(held, name)
     tests: list[sql.Composable] = [
-        sql.SQL("jsonb_typeof({} -> {}::text) = {}").format(held, name, sql.Literal(kind)),
+        sql.SQL("jsonb_typeof({} -> {}::text) = {}").format(held, name, Constant(kind)),
     ]
     for operator, limit in ((">=", at_least), ("<=", at_most)):
         if limit is not None:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from standard.foreign.conditions import column_sql, first_text, json_of
+from standard.foreign.quoting import Constant, Name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,9 +82,7 @@ def nearest_sql(
     if exact or view.index is None:
         return sql.SQL("select id, distance, cosine from ({}) nearest order by distance + 0, id").format(scan)
     settings = sql.SQL(", ").join(
-        sql.SQL("set_config({}, {}, true) as {}").format(
-            sql.Literal(name), sql.Literal(value), sql.Identifier(name.partition(".")[2])
-        )
+        sql.SQL("set_config({}, {}, true) as {}").format(Constant(name), Constant(value), Name(name.partition(".")[2]))
         for name, value in scan_settings(view, ef_search, max_scan_tuples)
     )
     # the settings are made inside the statement, local to its transaction, and before the scan begins
@@ -114,7 +113,7 @@ def _searched(lexical: Lexical) -> sql.Composable:
     if lexical.kind == "tsvector":
         return column
     text = sql.SQL("coalesce({}, '')").format(column) if lexical.coalesced else column
-    return sql.SQL("to_tsvector({}::regconfig, {})").format(sql.Literal(lexical.config), text)
+    return sql.SQL("to_tsvector({}::regconfig, {})").format(Constant(lexical.config), text)
 
 
 def _matches(lexical: Lexical, query: sql.Composable) -> sql.Composed:
@@ -128,7 +127,7 @@ def terms_sql(view: TableView, lexical: Lexical) -> sql.Composed:
 
     Parameters: text, common (text[]) and those of the table's fixed condition; for trigrams words (text[]).
     """
-    config = sql.Literal(lexical.config)
+    config = Constant(lexical.config)
     if lexical.kind == "trigram":
         terms = sql.SQL(
             "select word as term, '%%' || replace(word, '_', '\\_') || '%%' as query, 1::float8 as weight, place"
@@ -147,12 +146,12 @@ def terms_sql(view: TableView, lexical: Lexical) -> sql.Composed:
         "select count(*) from (select from {table} t where {fixed} and {matches} limit {counted}) held) end from term"
     ).format(
         terms=terms,
-        most=sql.Literal(MAX_TERMS),
+        most=Constant(MAX_TERMS),
         common=sql.Placeholder("common"),
         table=view.table.relation,
         fixed=view.fixed.clause,
         matches=_matches(lexical, sql.SQL("term.query")),
-        counted=sql.Literal(COUNTED_POSTINGS + 1),
+        counted=Constant(COUNTED_POSTINGS + 1),
     )
 
 
@@ -186,7 +185,7 @@ def words_sql(view: TableView, lexical: Lexical, condition: Condition) -> sql.Co
         rank = sql.SQL("({})::int").format(_matches(lexical, sql.SQL("term.query")))
     else:
         found = sql.SQL("{} @@ {}::tsquery").format(_searched(lexical), sql.Placeholder("leading"))
-        rank = sql.SQL("ts_rank({}, term.query::tsquery) / {}").format(_searched(lexical), sql.Literal(_ONE_OCCURRENCE))
+        rank = sql.SQL("ts_rank({}, term.query::tsquery) / {}").format(_searched(lexical), Constant(_ONE_OCCURRENCE))
     return sql.SQL(
         "select {id}::text as id, (select sum(term.weight * {rank})"
         " from unnest({queries}::text[], {weights}::float8[]) term(query, weight))::float8 as score"
@@ -215,7 +214,7 @@ def rows_sql(view: TableView, condition: Condition, *, embeddings: bool) -> sql.
     ).format(
         id=column_sql(mapping.id),
         content=column_sql(mapping.content),
-        longest=sql.Literal(LONGEST_TEXT),
+        longest=Constant(LONGEST_TEXT),
         document=first_text(mapping.document_id, columns),
         title=first_text(mapping.title, columns),
         uri=first_text(mapping.uri, columns),
@@ -235,11 +234,11 @@ def _metadata(view: TableView) -> sql.Composable:
         return sql.SQL("null::text")
     column = column_sql(name)
     if view.table.columns[name].type == "jsonb":
-        hidden = sql.SQL(", ").join(sql.Literal(each) for each in _HIDDEN_METADATA)
+        hidden = sql.SQL(", ").join(Constant(each) for each in _HIDDEN_METADATA)
         column = sql.SQL("case when jsonb_typeof({0}) = 'object' then {0} - array[{1}]::text[] end").format(
             column, hidden
         )
-    return sql.SQL("left(({})::text, {})").format(column, sql.Literal(LONGEST_METADATA))
+    return sql.SQL("left(({})::text, {})").format(column, Constant(LONGEST_METADATA))
 
 
 def _others(view: TableView) -> sql.Composable:
@@ -249,7 +248,7 @@ def _others(view: TableView) -> sql.Composable:
     if not view.mapping.filters:
         return sql.SQL("null::jsonb")
     pairs = sql.SQL(", ").join(
-        sql.SQL("{}, {}").format(sql.Literal(key), json_of(Field(column), view.table.columns))
+        sql.SQL("{}, {}").format(Constant(key), json_of(Field(column), view.table.columns))
         for key, column in view.mapping.filters.items()
     )
     return sql.SQL("jsonb_build_object({})").format(pairs)
@@ -257,9 +256,7 @@ def _others(view: TableView) -> sql.Composable:
 
 def _bytes(view: TableView) -> sql.Composed:
     send = f"{view.table.columns[view.mapping.embedding].type}_send"
-    return sql.SQL("{}({})").format(
-        sql.Identifier(view.table.extension_schema, send), column_sql(view.mapping.embedding)
-    )
+    return sql.SQL("{}({})").format(Name(view.table.extension_schema, send), column_sql(view.mapping.embedding))
 
 
 def shown_metadata(metadata: str | None, others: Mapping[str, object] | None) -> dict[str, object]:
@@ -282,7 +279,7 @@ def holds_all_sql(view: TableView, lexical: Lexical, condition: Condition) -> sq
         " from unnest({names}::text[]) each(name)) wanted"
         " where numnode(query) = 0 or exists (select from {table} t where {condition} and {searched} @@ query)"
     ).format(
-        config=sql.Literal(lexical.config),
+        config=Constant(lexical.config),
         names=sql.Placeholder("names"),
         table=view.table.relation,
         condition=condition.clause,

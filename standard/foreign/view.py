@@ -18,6 +18,7 @@ from standard.domain.errors import FailedPrecondition
 from standard.foreign.catalogue import DISTANCES, VECTOR_TYPES, config_of, find_table
 from standard.foreign.conditions import Condition, column_sql, fixed_condition
 from standard.foreign.mapping import with_layout
+from standard.foreign.quoting import Constant, Name
 
 if TYPE_CHECKING:
     from standard.database.pool import Connection, Pool
@@ -57,7 +58,7 @@ class TableView:
 
     `vector` is the embedding as the index has it (perhaps a cast), `operator` orders by `distance`, smaller is nearer;
     `index` is None where search is exact. `guard` keeps rows of another dimension and rows without an embedding out of
-    the dense leg. `corpus_size` counts rows, estimated for large tables.
+    the dense leg. `corpus_size` counts rows, estimated for large tables. `nulls`: some rows have no embedding.
     """
 
     mapping: TableMapping
@@ -69,6 +70,7 @@ class TableView:
     guard: sql.Composable
     lexical: Lexical | None
     corpus_size: int
+    nulls: bool = False
     warnings: tuple[str, ...] = ()
 
     @property
@@ -98,13 +100,13 @@ class TableView:
 
     def _type(self) -> sql.Composed:
         name, dimensions = self.vector_type
-        return sql.SQL("{}({})").format(sql.Identifier(self.table.extension_schema, name), sql.Literal(int(dimensions)))
+        return sql.SQL("{}({})").format(Name(self.table.extension_schema, name), Constant(int(dimensions)))
 
     def operator(self, distance: str = "") -> sql.Composed:
         """The operator of a distance ("" = the view's), whatever the search path."""
         wanted = distance or self.distance
         sign = next(operator for name, operator in DISTANCES.values() if name == wanted)
-        return sql.SQL("operator({}.{})").format(sql.Identifier(self.table.extension_schema), sql.SQL(sign))
+        return sql.SQL("operator({}.{})").format(Name(self.table.extension_schema), sql.SQL(sign))
 
     @property
     def matching_id(self) -> sql.Composed:
@@ -121,18 +123,10 @@ async def describe(pool: Pool, mapping: TableMapping, dimensions: int, embedder:
     Raises FailedPrecondition where the table cannot be searched as mapped, InvalidInput for a mapping that is wrong in
     itself, DatabaseUnavailable.
     """
-    whole = with_layout(mapping)
     async with transaction(pool, statement_timeout=CHECK_SECONDS) as conn:
-        with table_errors(whole):
-            table = await find_table(conn, *whole.schema_and_table)
-            if table is None:
-                raise _refusal(whole, f"there is no table {whole.table!r} in this database (or not in the search path)")
-            _check_readable(whole, table)
-            whole = resolve_columns(mapping, whole, table)
-            collection_id = await _collection_id(conn, whole, table)
-            fixed = fixed_condition(whole, table.columns, collection_id)
-            found = await _dimensions(conn, whole, table, fixed)
-            check_dimensions(whole, table, found, dimensions, embedder)
+        with table_errors(mapping):
+            whole, table, fixed, collection_id, lengths = await _opened(conn, mapping)
+            check_dimensions(whole, table, lengths, dimensions, embedder)
             nulls = await _has_nulls(conn, whole, table, fixed)
             if nulls and whole.nulls == "refuse":
                 raise _refusal(
@@ -161,8 +155,31 @@ async def describe(pool: Pool, mapping: TableMapping, dimensions: int, embedder:
         guard=_guard(whole, table, index, dimensions, nulls=nulls),
         lexical=lexical,
         corpus_size=size,
+        nulls=nulls,
         warnings=tuple(warnings),
     )
+
+
+async def measure(pool: Pool, mapping: TableMapping) -> tuple[int, ...]:
+    """The lengths of a table's vectors, () for an empty table. Raises as `describe` does."""
+    async with transaction(pool, statement_timeout=CHECK_SECONDS) as conn:
+        with table_errors(mapping):
+            return (await _opened(conn, mapping))[-1]
+
+
+async def _opened(
+    conn: Connection, mapping: TableMapping
+) -> tuple[TableMapping, Table, Condition, str, tuple[int, ...]]:
+    """The complete mapping, its table, what every search of it keeps to, its collection's id, its vectors' lengths."""
+    whole = with_layout(mapping)
+    table = await find_table(conn, *whole.schema_and_table)
+    if table is None:
+        raise _refusal(whole, f"there is no table {whole.table!r} in this database (or not in the search path)")
+    _check_readable(whole, table)
+    whole = resolve_columns(mapping, whole, table)
+    collection_id = await collection_id_of(conn, whole, table)
+    fixed = fixed_condition(whole, table.columns, collection_id)
+    return whole, table, fixed, collection_id, await vector_lengths(conn, whole, table, fixed)
 
 
 class table_errors:  # noqa: N801 - a context manager, read as a word
@@ -185,7 +202,7 @@ class table_errors:  # noqa: N801 - a context manager, read as a word
                 raise _refusal(
                     self._mapping, f"the table is not what it was ({line}); correct the mapping, or bring it back"
                 ) from problem
-            case psycopg.errors.DataException():
+            case psycopg.DataError():
                 raise _refusal(self._mapping, f"a value in it cannot be used as the mapping says ({line})") from problem
             case _:
                 return
@@ -270,12 +287,12 @@ def _only_vector_column(mapping: TableMapping, table: Table) -> str:
     raise _refusal(mapping, f"embedding is empty, and {table.full_name} has not one column of vectors: {found}")
 
 
-async def _collection_id(conn: Connection, mapping: TableMapping, table: Table) -> str:
+async def collection_id_of(conn: Connection, mapping: TableMapping, table: Table) -> str:
     """The id of a LangChain collection; "" for other layouts."""
     if mapping.layout != "langchain":
         return ""
     statement = sql.SQL("select uuid::text from {} where name = {} order by uuid limit 2").format(
-        sql.Identifier(table.schema, "langchain_pg_collection"), sql.Placeholder("name")
+        Name(table.schema, "langchain_pg_collection"), sql.Placeholder("name")
     )
     rows = await (await conn.execute(statement, {"name": mapping.collection}, prepare=False)).fetchall()
     if not rows:
@@ -283,7 +300,7 @@ async def _collection_id(conn: Connection, mapping: TableMapping, table: Table) 
     return str(rows[0][0])
 
 
-async def _dimensions(conn: Connection, mapping: TableMapping, table: Table, fixed: Condition) -> tuple[int, ...]:
+async def vector_lengths(conn: Connection, mapping: TableMapping, table: Table, fixed: Condition) -> tuple[int, ...]:
     """Lengths of the table's vectors: as its type says, else of a sample; () for an empty table."""
     declared = table.columns[mapping.embedding].dimensions
     if declared is not None:
@@ -292,11 +309,11 @@ async def _dimensions(conn: Connection, mapping: TableMapping, table: Table, fix
         "select array_agg(distinct {schema}.vector_dims(e)) from"
         " (select {column} as e from {table} t where {fixed} and {column} is not null limit {rows}) s"
     ).format(
-        schema=sql.Identifier(table.extension_schema),
+        schema=Name(table.extension_schema),
         column=column_sql(mapping.embedding),
         table=table.relation,
         fixed=fixed.clause,
-        rows=sql.Literal(DIMENSION_ROWS),
+        rows=Constant(DIMENSION_ROWS),
     )
     row = await the_row(await conn.execute(statement, dict(fixed.parameters), prepare=False))
     return tuple(sorted(row[0] or ()))
@@ -312,7 +329,7 @@ def check_dimensions(
     raise _refusal(
         mapping,
         f"the vectors of {table.full_name} have {lengths} dimensions, those of the embedder {embedder!r} {dimensions}; "
-        f"name the model that the table was filled with in [tables.{mapping.name}.embedding]",
+        f"name the model that the table was filled with in [tables.{mapping.name}.embedder]",
     )
 
 
@@ -341,7 +358,7 @@ async def _size(conn: Connection, table: Table, fixed: Condition) -> int:
     estimate = int(plan[0]["Plan"]["Plan Rows"])
     if estimate > COUNTED_ROWS:
         return estimate
-    counting = sql.SQL("select count(*) from (select {} limit {}) s").format(plain, sql.Literal(10 * COUNTED_ROWS))
+    counting = sql.SQL("select count(*) from (select {} limit {}) s").format(plain, Constant(10 * COUNTED_ROWS))
     try:
         async with conn.transaction():
             row = await the_row(await conn.execute(counting, parameters, prepare=False))
@@ -411,6 +428,6 @@ def _guard(
     unsure = table.columns[mapping.embedding].dimensions is None and (index is None or index.cast is None)
     if unsure:  # before the first distance is taken: one vector of another length would fail the whole search
         return sql.SQL("{}.vector_dims({}) = {}").format(
-            sql.Identifier(table.extension_schema), column, sql.Literal(int(dimensions))
+            Name(table.extension_schema), column, Constant(int(dimensions))
         )
     return sql.SQL("{} is not null").format(column) if nulls or index is None else sql.SQL("true")
