@@ -94,7 +94,7 @@ def own_paths() -> list[Served]:
 
 
 def served_paths(contracts: Sequence[str], console: Sequence[Served] = ()) -> list[Served]:
-    """Our own paths, the console's and those of contracts. Raises BadSettings for a contract that is wrong or collides."""
+    """Our own paths, the console's and those of contracts; BadSettings for a contract that is wrong or collides."""
     served = [*own_paths(), *console]
     taken = {(each.method, shape_of(each.path)): "the gateway itself" for each in served}
     for contract in load_contracts(contracts):
