@@ -232,9 +232,9 @@ def cut_unseen(text: str) -> str:
 
 
 EDGE = 240
+"""Code points on either side of the border of two passages that are read together."""
 MOST_BORDERS = 8192
 """Borders that are remembered, some 10 MB; then all are forgotten at once."""
-"""Code points on either side of the border of two passages that are read together."""
 _ENDS = re.compile(r"[.!?。！？…][\"'”’)\]]*\s*\Z")
 _BEGINS = re.compile(r"\s*[^\sa-z/=+&%\\\[(\u00ad-\u02ff]")
 _RUNS_ON = re.compile(r"[A-Za-z0-9+/=_%&\\-]{16}\Z")
