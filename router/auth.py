@@ -105,22 +105,25 @@ class KeyRing:
         known = self._fresh(key_id)
         if known is not None:
             return known
+        if key_id in self._known:
+            return await self._looked_up(key_id, self._rereading)
         if self._waiting >= _WAITING:
             raise Overloaded("too many keys are being looked up; try again shortly", retry_after_seconds=1.0)
         self._waiting += 1
         try:
-            async with (
-                asyncio.timeout(_LOOKUP_SECONDS),
-                self._rereading if key_id in self._known else self._looking_up,
-            ):
+            return await self._looked_up(key_id, self._looking_up)
+        finally:
+            self._waiting -= 1
+
+    async def _looked_up(self, key_id: str, places: asyncio.Semaphore) -> StoredKey | None:
+        try:
+            async with asyncio.timeout(_LOOKUP_SECONDS), places:
                 # Another call of the same key may have read it while this one waited.
                 return self._fresh(key_id) or await self._read(key_id)
         except TimeoutError:
             return self._stale(key_id, DatabaseUnavailable("the API key could not be looked up in time"))
         except PointsmanError as error:
             return self._stale(key_id, error)
-        finally:
-            self._waiting -= 1
 
     def _fresh(self, key_id: str) -> StoredKey | None:
         known = self._known.get(key_id)

