@@ -149,6 +149,7 @@ async def _asked(ask: Callable[[Question], Awaitable[Answer]], golden: GoldenQue
         budget=Budget(max_seconds=seconds),
         request_id=f"canary-{uuid.uuid4().hex}",
         deadline=asyncio.get_running_loop().time() + seconds,
+        probe=True,
     )
     try:
         async with asyncio.timeout(2 * seconds):  # the deadline ends a healthy run; this one that hangs

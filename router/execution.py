@@ -187,7 +187,9 @@ class Execution:
             message = "the journal did not take the end of the run in time; ask again with the same id"
             raise DatabaseUnavailable(message, retry_after_seconds=1.0) from None
         self._run.held = None
-        found = None if waits else verdict(facts_of(event.body for event in self._run.recordable()))
+        if waits or self._question.probe:
+            return
+        found = verdict(facts_of(event.body for event in self._run.recordable()))
         if found is not None:
             self._parts.metrics.verdicts.labels(found.value).inc()
 
@@ -326,7 +328,7 @@ class Execution:
         decision = decide(look.signals, self._circumstances(), policy)
         clock.decide += time.perf_counter() - at
         parts.metrics.decided(decision, clock.decide)
-        if parts.drift is not None:
+        if parts.drift is not None and not question.probe:
             parts.drift.note(look.signals, look.vector)
         await self._emit(DecisionMade(decision))
         waited = time.perf_counter() - clock.started

@@ -30,7 +30,7 @@ _EVENTS = """
 _PAGE = f"""
     select run.run_id, tenant, request_id, run.created_at, question, rating, correct_route, {_EVENTS}
     from run left join feedback using (run_id)
-    where run.state <> 'running' and run.run_id < %(before)s
+    where run.state <> 'running' and run.run_id < %(before)s and not coalesce((question -> 'probe')::boolean, false)
         and run.created_at >= now() - make_interval(secs => %(retention)s)
         and (%(since)s::timestamptz is null or run.created_at >= %(since)s)
         and (%(tenant)s = '' or tenant = %(tenant)s)
@@ -66,7 +66,7 @@ async def finished_runs(
     tenant: str = "",
     collection: str = "",
 ) -> AsyncGenerator[FinishedRun]:
-    """Yield ended runs, newest first; "" and None do not narrow.
+    """Yield ended runs, newest first; "" and None do not narrow. What the gateway asked itself is none of them.
 
     Runs beyond their retention are left out even where the purge has not come to them yet. Runs of which the journal
     keeps no question belong to no collection. Raises DatabaseUnavailable.

@@ -25,6 +25,8 @@ def kept_question(question: Question, consent: Consent) -> dict[str, Any] | None
         "route": question.route.value if question.route else "",
         "groups": sorted(question.scope.groups),
     }
+    if question.probe:
+        values["probe"] = True
     if consent == "hash":
         return values
     budget = question.budget
@@ -61,6 +63,7 @@ def question_of(values: dict[str, Any] | None, tenant: str, request_id: str, dea
             request_id=request_id,
             dry_run=values["dry_run"],
             deadline=deadline,
+            probe=values.get("probe", False),
         )
     except (KeyError, TypeError, ValueError) as error:
         message = f"run {request_id!r} can't go on: another release kept its question; ask again"

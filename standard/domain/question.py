@@ -45,6 +45,7 @@ class Question:
 
     `route` forces a route (None = decide). `threshold` (0-1) overrides the policy's. `top_k` is 1-100. `deadline` is
     the event loop's time (loop.time()) at which an answer must be out, reserve already taken off; None = no deadline.
+    `probe` marks what the gateway asks itself to watch itself: no sign of what people ask.
     """
 
     text: UntrustedText
@@ -58,3 +59,4 @@ class Question:
     request_id: str = ""
     dry_run: bool = False
     deadline: float | None = None
+    probe: bool = False

@@ -48,6 +48,7 @@ QUESTIONS = st.builds(
     session_id=st.text(max_size=5),
     request_id=st.just("r1"),
     dry_run=st.booleans(),
+    probe=st.booleans(),
 )
 
 
