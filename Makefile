@@ -17,7 +17,7 @@ ARGS ?=
 
 export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
 
-.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-data test-security bench check format lock \
+.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-browser test-data test-security bench check format lock \
 	protos dashboards image-steps clean
 
 help: ## List the targets.
@@ -74,6 +74,11 @@ $(VENV)/layouts/.made: requirements/layouts.txt | $(BIN)/python
 
 test-layouts: $(VENV)/.dev $(VENV)/layouts/.made ## Run the tests on tables made by LangChain, LlamaIndex and Haystack themselves.
 	@POINTSMAN_LAYOUTS_PYTHON="$(abspath $(VENV)/layouts)/bin/python" $(BIN)/python -m pytest -m layouts tests/integration/foreign $(ARGS)
+
+# Debian's headless Chromium is unpacked into .pointsman/tools (100 MB to fetch); without it the tests are skipped, and say so.
+test-browser: $(VENV)/.dev ## Run the console's tests in a real browser; screenshots go to .pointsman/artifacts/console.
+	@tests/browser/fetch.sh || echo "make test-browser: going on without a browser of its own" >&2
+	@$(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 test-data: $(VENV)/.dev ## Run the tests over public data: make test-data DATA=DIR.
 	@test -d "$(DATA)" || { echo "make test-data: no folder $(DATA); name the public data with DATA=DIR (docs/data.md tells what it holds)" >&2; exit 1; }

@@ -403,7 +403,9 @@ async def open_http_beside(
         gate=gate or application.gate,
     )
     console = (
-        console_paths(ConsoleParts(application.pool, application.journal, application.policies))
+        console_paths(
+            ConsoleParts(application.pool, application.journal, application.policies, application.tables)
+        )
         if settings.http.console
         else ()
     )

@@ -24,9 +24,10 @@ from router.http.wire import JSON, to_json_bytes, while_present
 from router.journal.codec import EventCodec
 from router.journal.finished import FinishedRun, finished_runs
 from router.journal.listing import MAX_PAGE, latest_runs
+from router.tables import tables_on_page
 from standard.corpus.collections import list_collections
 from standard.corpus.paging import read_token, write_token
-from standard.domain.errors import FailedPrecondition, InvalidInput, NotFound, Overloaded
+from standard.domain.errors import FailedPrecondition, InvalidInput, NotFound, Overloaded, PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from router.journal.listing import ListedRun
     from router.journal.store import Journal
     from router.policy import PolicyStore, StoredPolicy
+    from standard.corpus.collections import Collection
     from standard.database.pool import Pool
+    from standard.foreign.dispatch import ForeignTable, Tables
 
 RUNS: Final = 20
 """Runs of a page where none are asked for."""
@@ -69,6 +72,7 @@ class ConsoleParts:
     pool: Pool
     journal: Journal
     policies: PolicyStore
+    tables: Tables
 
 
 def console_paths(parts: ConsoleParts) -> list[Served]:
@@ -183,27 +187,17 @@ class _Console:
     async def collections(self, parts: HttpParts, call: Call) -> None:
         """A page of the tenant's collections: `page_token`."""
         async with self._reading(parts, call, frozenset({"page_token"})) as identity:
-            page = await list_collections(
-                self._parts.pool,
-                identity.tenant,
-                page_size=COLLECTIONS,
-                page_token=call.request.query_params.get("page_token", ""),
+            tenant, token = identity.tenant, call.request.query_params.get("page_token", "")
+            page = await list_collections(self._parts.pool, tenant, page_size=COLLECTIONS, page_token=token)
+            own = {each.name: each for each in page.collections}
+            names, following = tables_on_page(
+                self._parts.tables, tenant, COLLECTIONS, token, list(own), page.next_page_token
             )
-        body = {
-            "collections": [
-                {
-                    "name": each.name,
-                    "documents": each.document_count,
-                    "passages": each.passage_count,
-                    "embedder": each.embedder.id,
-                    "created_at": each.created_at.isoformat(),
-                }
-                for each in page.collections
-                if identity.sees(each.name)
-            ],
-            "next_page_token": page.next_page_token,
-        }
-        await _reply(call, body)
+            listed = []
+            for name in filter(identity.sees, names):
+                table = self._parts.tables.of(tenant, name)
+                listed.append(_collection(own[name]) if table is None else await _table(table, tenant))
+        await _reply(call, {"collections": listed, "next_page_token": following})
 
     async def dependencies(self, parts: HttpParts, call: Call) -> None:
         """Whether the gateway can serve, and each dependency's last known state; asks no database."""
@@ -319,6 +313,26 @@ def _run(run: ListedRun, *, named: bool, kept: bool) -> dict[str, Any]:
         "cost_usd": answer.get("cost_usd"),
         "rating": run.rating,
     }
+
+
+def _collection(collection: Collection) -> dict[str, Any]:
+    return {
+        "name": collection.name,
+        "table": False,
+        "documents": collection.document_count,
+        "passages": collection.passage_count,
+        "embedder": collection.embedder.id,
+    }
+
+
+async def _table(table: ForeignTable, tenant: str) -> dict[str, Any]:
+    """A table of one's own: of its documents nothing is known, and of its rows nothing where it can't be read now."""
+    try:
+        rows: int | None = (await table.retriever.view(tenant)).corpus_size
+    except PointsmanError:
+        rows = None
+    name, embedder = table.retriever.mapping.name, table.retriever.embedder.id
+    return {"name": name, "table": True, "documents": None, "passages": rows, "embedder": embedder}
 
 
 async def _reply(call: Call, body: dict[str, Any]) -> None:

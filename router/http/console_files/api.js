@@ -54,7 +54,7 @@ export function explained(error) {
 
 function wayOut({ status, reason, retryAfter }) {
   const later = retryAfter ? `Try again in ${Math.ceil(retryAfter)} s.` : "Try again shortly.";
-  if (status === 401) return "Give a valid API key above.";
+  if (status === 401) return "Give a valid API key below.";
   if (reason === "POLICY_CHANGED") return "The threshold in force has been read again; look at it and save once more.";
   if (status === 403) return "Ask somebody with the role admin, or use a key that has it.";
   if (status === 404) return "It may have been erased or be beyond its retention; take the newest list.";

@@ -1,7 +1,7 @@
 // Ask a question and watch what the gateway does with it.
 import { showAnswer } from "./answer.js";
 import { call, events, explained } from "./api.js";
-import { address, byId, make, routeBadge, show, words } from "./dom.js";
+import { address, because, byId, make, problem, routeBadge, show, words } from "./dom.js";
 
 const STEPS = 400;
 let running = null;
@@ -71,6 +71,7 @@ function begin() {
   byId("live").hidden = false;
   for (const id of ["decision", "steps", "answer", "notices", "citations"]) show(byId(id));
   byId("citations-title").hidden = true;
+  byId("columns").hidden = true;
   byId("ask-status").textContent = "Working …";
   busy(true);
   return new View();
@@ -85,6 +86,7 @@ class View {
 
   take(kind, data) {
     const body = data[kind] ?? {};
+    if (kind !== "error") byId("columns").hidden = false;
     if (kind === "token") { this.#text.data += body.text; return; }
     if (kind === "error") { this.#fail({ what: data.error.message, way: "Try again; the section Corpus and dependencies tells what is away." }); return; }
     if (kind === "completed") { this.#completed(body); return; }
@@ -113,7 +115,7 @@ class View {
   #fail({ what, way }) {
     this.#failed = true;
     byId("ask-status").textContent = "It failed.";
-    show(byId("notices"), make("div", { class: "error", role: "alert" }, make("strong", {}, what), " ", way));
+    show(byId("notices"), problem(what, way));
   }
 
   ended() {
@@ -130,7 +132,7 @@ function showDecision(decision) {
   const seen = decision.complex_probability === null
     ? "no model spoke"
     : `probability ${decision.complex_probability.toFixed(3)} against threshold ${decision.threshold.toFixed(3)}`;
-  show(byId("decision"), make("strong", {}, "Route "), routeBadge(decision.route), ` ${seen}, by ${words(decision.reason)}`);
+  show(byId("decision"), make("strong", {}, "Route "), routeBadge(decision.route), ` ${because(decision.reason)}: ${seen}`);
 }
 
 function step(kind, text, body) {

@@ -1,6 +1,6 @@
 // What can be searched, and what the gateway leans on.
 import { explained, read } from "./api.js";
-import { byId, make, show } from "./dom.js";
+import { byId, make, sentence, show } from "./dom.js";
 
 let next = "";
 let rows = [];
@@ -22,7 +22,7 @@ async function dependencies() {
       make("li", {}, name, " ", make("span", { class: up ? "good" : "bad" }, up ? "✓ up" : "✗ down"))));
   } catch (error) {
     const { what, way } = explained(error);
-    byId("serving").textContent = `${what} ${way}`;
+    byId("serving").textContent = `${sentence(what)} ${way}`;
     show(byId("dependencies"));
   }
 }
@@ -35,7 +35,7 @@ async function collections(token) {
     rows = token ? [...rows, ...page.collections] : page.collections;
   } catch (error) {
     const { what, way } = explained(error);
-    show(box, make("p", {}, `${what} ${way}`));
+    show(box, make("p", {}, `${sentence(what)} ${way}`));
     return;
   }
   byId("collections-more").hidden = !next;
@@ -44,11 +44,11 @@ async function collections(token) {
     show(box, make("p", {}, "No collections yet. Fill one with ", make("code", {}, "pointsman ingest FOLDER"), "."));
     return;
   }
-  const count = (number) => make("td", { class: "number" }, number.toLocaleString());
+  const count = (number) => make("td", { class: "number" }, number === null ? "–" : number.toLocaleString());
   show(box, make("table", {},
     make("caption", { class: "hidden" }, "Collections"),
     make("thead", {}, make("tr", {}, ...[["Name", ""], ["Documents", "number"], ["Passages", "number"], ["Embedder", "wide"]].map(([name, kind]) =>
       make("th", { scope: "col", class: kind || null }, name)))),
     make("tbody", {}, ...rows.map((each) =>
-      make("tr", {}, make("th", { scope: "row" }, each.name), count(each.documents), count(each.passages), make("td", { class: "wide" }, each.embedder))))));
+      make("tr", {}, make("th", { scope: "row" }, each.name, each.table ? make("span", { class: "quiet" }, " (your table)") : null), count(each.documents), count(each.passages), make("td", { class: "wide" }, each.embedder))))));
 }

@@ -32,9 +32,30 @@ export function show(element, ...children) {
 
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
+const REASONS = {
+  classifier: "by its words",
+  evidence: "by its words and what was found",
+  forced: "as the request said",
+  sticky: "as earlier in the session",
+  cap: "since the share of agentic answers is used up",
+  budget: "since time or money would not do",
+  fallback: "since the classifier was silent",
+  language: "since its language is unknown here",
+  rollout: "by the rollout",
+};
+
+/** Why a route was chosen, for people. */
+export const because = (reason) => REASONS[reason] ?? `by ${words(reason)}`;
+
 export const routeBadge = (route) => make("span", { class: `badge ${route === "agentic" ? "agentic" : "standard"}` }, words(route));
 
 export const share = (part, whole) => (whole ? `${Math.round((100 * part) / whole)}%` : "–");
+
+/** What went wrong, and the way out. */
+export const problem = (what, way) => make("p", { class: "error", role: "alert" }, make("strong", {}, sentence(what)), " ", way);
+
+/** A text that ends as a sentence does. */
+export const sentence = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 /** A link where an address is one of the web, else its text: `javascript:` and the like are never followed. */
 export function address(uri, text) {

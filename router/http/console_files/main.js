@@ -2,13 +2,17 @@
 import { explained, hasKey, read, useKey, whenKeyIsWanted } from "./api.js";
 import { setUpAsking, wireAsking } from "./ask.js";
 import { loadCorpus, wireCorpus } from "./corpus.js";
-import { byId, make, show } from "./dom.js";
+import { byId, problem, show } from "./dom.js";
 import { loadRouting, setUpRouting, wireRouting } from "./routing.js";
 import { loadRuns, setUpRuns, wireRuns } from "./runs.js";
 
 function say(error) {
   const { what, way } = explained(error);
-  show(byId("problem"), make("p", { class: "error" }, make("strong", {}, what), " ", way));
+  show(byId("problem"), problem(what, way));
+}
+
+function sections(shown) {
+  for (const section of document.querySelectorAll("main > section")) section.hidden = !shown;
 }
 
 async function start() {
@@ -18,10 +22,12 @@ async function start() {
   try {
     about = await read("/console/api/about");
   } catch (error) {
-    say(error);
+    // Who has given no key yet is asked for one, and has done nothing wrong.
+    if (error.status !== 401 || hasKey()) say(error);
     return;
   }
   byId("key-form").hidden = true;
+  sections(true);
   byId("whom").textContent = `tenant ${about.tenant}${about.admin ? "" : ", reading only"}`;
   byId("release").textContent = `Release ${about.version}.`;
   setUpAsking(about, () => { loadRuns(); loadRouting({ keepSlider: true }); });
@@ -36,6 +42,7 @@ wireRouting();
 wireCorpus();
 whenKeyIsWanted(() => {
   if (!byId("key-form").hidden) return;
+  sections(false);
   byId("key-form").hidden = false;
   byId("key").focus();
 });

@@ -1,6 +1,6 @@
 // How probabilities lie, what another threshold would have done, and how the choices turned out.
 import { explained, read } from "./api.js";
-import { byId, draw, make, share, show } from "./dom.js";
+import { byId, draw, make, sentence, share, show } from "./dom.js";
 
 const BARS = 50;
 let counts = null;
@@ -23,7 +23,7 @@ export async function loadRouting({ keepSlider = false } = {}) {
     counts = await read("/console/api/routing");
   } catch (error) {
     const { what, way } = explained(error);
-    byId("routing-about").textContent = `${what} ${way}`;
+    byId("routing-about").textContent = `${sentence(what)} ${way}`;
     return;
   }
   if (!keepSlider) byId("try").value = String(Math.round(counts.policy.threshold * 100) / 100);
@@ -113,6 +113,6 @@ async function save() {
   } catch (error) {
     const { what, way } = explained(error);
     if (error.reason === "POLICY_CHANGED") await loadRouting({ keepSlider: true });
-    status.textContent = `Not saved: ${what}. ${way}`;
+    status.textContent = `Not saved: ${sentence(what)} ${way}`;
   }
 }

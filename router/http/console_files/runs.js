@@ -1,7 +1,7 @@
 // Recent runs, a page at a time, and what is kept of each.
 import { showAnswer } from "./answer.js";
 import { explained, read } from "./api.js";
-import { byId, make, routeBadge, show, words } from "./dom.js";
+import { because, byId, make, problem, routeBadge, sentence, show, words } from "./dom.js";
 
 let next = "";
 let about = null;
@@ -32,7 +32,7 @@ export async function loadRuns(token = "") {
     status.textContent = page.runs.length ? "" : "No runs yet. Ask something above.";
   } catch (error) {
     const { what, way } = explained(error);
-    status.textContent = `${what} ${way}`;
+    status.textContent = `${sentence(what)} ${way}`;
   }
 }
 
@@ -41,8 +41,8 @@ function line(run, index) {
   const facts = [make("time", { datetime: run.created_at }, at.toLocaleString())];
   if (run.chosen) facts.push(routeBadge(run.chosen));
   if (run.route && run.route !== run.chosen) facts.push("→", routeBadge(run.route));
-  if (run.complex_probability !== null) facts.push(`p ${run.complex_probability.toFixed(2)} of ${run.threshold.toFixed(2)}`);
-  if (run.reason) facts.push(`by ${words(run.reason)}`);
+  if (run.complex_probability !== null) facts.push(`probability ${run.complex_probability.toFixed(2)}, threshold ${run.threshold.toFixed(2)}`);
+  if (run.reason) facts.push(because(run.reason));
   facts.push(run.outcome ? words(run.outcome) : run.state);
   if (run.steps) facts.push(`${run.steps} ${run.steps === 1 ? "step" : "steps"}`);
   if (run.seconds !== null) facts.push(`${run.seconds.toFixed(2)} s`);
@@ -56,7 +56,7 @@ function line(run, index) {
 }
 
 function traceOf(run, id) {
-  const box = make("div", { id, hidden: true });
+  const box = make("div", { id, class: "opened", hidden: true });
   const button = make("button", {
     type: "button", "aria-expanded": "false", "aria-controls": id,
     "aria-label": `Trace of ${(run.question ?? run.request_id).slice(0, 80)}`,
@@ -77,23 +77,35 @@ async function loadTrace(requestId, box, name) {
   let after = 0;
   const page = async () => {
     const trace = await read(`/console/api/runs/${encodeURIComponent(requestId)}?after=${after}`);
-    list.append(...trace.entries.map((entry) => traceEntry(entry, name)));
+    list.append(...folded(trace.entries).map((entry) => traceEntry(entry, name)));
     after = trace.next_after;
     more.hidden = after === null;
     return trace;
   };
-  more.addEventListener("click", () => page().catch((error) => box.append(problem(error))));
+  more.addEventListener("click", () => page().catch((error) => box.append(failed(error))));
   try {
     const trace = await page();
     show(box, make("p", { class: "quiet" }, `Run ${trace.request_id}, ${trace.state}`), list, more);
   } catch (error) {
-    show(box, problem(error));
+    show(box, failed(error));
   }
 }
 
-function problem(error) {
+function failed(error) {
   const { what, way } = explained(error);
-  return make("p", { class: "error", role: "alert" }, make("strong", {}, what), " ", way);
+  return problem(what, way);
+}
+
+/** Entries with runs of pieces of the answer as one. */
+function folded(entries) {
+  const found = [];
+  for (const entry of entries) {
+    const last = found.at(-1);
+    if (entry.kind === "token" && last?.kind === "token") {
+      found[found.length - 1] = { ...last, text: "Pieces of the answer.", body: { text: (last.body.text ?? "") + (entry.body.text ?? "") } };
+    } else found.push(entry);
+  }
+  return found;
 }
 
 function traceEntry(entry, name) {
