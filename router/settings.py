@@ -281,6 +281,11 @@ class TableSettings(Section):
     embedder: EmbeddingSettings | None = Field(
         None, description="The model it was filled with, keys as in [embedding]; empty = the gateway's."
     )
+    evidence: bool = Field(
+        False,
+        description="With another model: embed what is found with the gateway's own as well, so that it counts for the "
+        "route; takes time where a passage is new.",
+    )
 
 
 class JournalSettings(Section):

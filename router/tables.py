@@ -15,6 +15,7 @@ from standard.database.pool import make_pool
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.embedding.factory import open_embedder
 from standard.foreign.dispatch import ForeignTable, Tables
+from standard.foreign.evidence import EvidenceVectors
 from standard.foreign.library import ForeignLibrary
 from standard.foreign.mapping import TableMapping, identifier, parse_field, with_layout
 from standard.foreign.retriever import ForeignRetriever, TableEmbedder
@@ -112,6 +113,7 @@ async def open_tables(settings: Settings, pool: Pool, embedder: Embedder, stack:
             TableEmbedder(theirs.id, theirs.dimensions, _one(theirs), ours=ours),
             scan_cache(settings),
             settings=retrieval_settings(settings),
+            evidence=EvidenceVectors(embedder.embed_queries) if table.evidence and not ours else None,
         )
         found[name] = ForeignTable(retriever, ForeignLibrary(retriever, scan_policy=settings.sandbox.policy))
     await _look(found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from standard.domain.errors import DeadlineExceeded, NotFound
+from standard.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound
 from standard.domain.passage import RetrievedPassage
 from standard.domain.text import UntrustedText
 from standard.foreign.conditions import column_sql, first_text
@@ -188,7 +188,8 @@ class ForeignLibrary:
         try:
             async with self._retriever.reading(WORDS_SECONDS) as conn:
                 rows = await (await conn.execute(statement, parameters, prepare=False)).fetchall()
-        except DeadlineExceeded:  # no index on the document's id, and a large table: the passage alone
+        except (DeadlineExceeded, FailedPrecondition):
+            # no index on the document's id and a large table, or a value that cannot be read: the passage alone
             return []
         keys = [str(row[0]) for row in rows]
         return keys if passage.passage_id in keys else []

@@ -21,14 +21,23 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from standard.database.pool import transaction
-from standard.domain.errors import DeadlineExceeded, FailedPrecondition, InvalidInput, NotFound, PointsmanError
+from standard.database.pool import connection, transaction
+from standard.domain.errors import (
+    DeadlineExceeded,
+    EmbedderUnavailable,
+    FailedPrecondition,
+    InvalidInput,
+    NotFound,
+    Overloaded,
+    PointsmanError,
+)
 from standard.domain.passage import Passage, RetrievedPassage, ScanFinding, SearchResult, StageSeconds
 from standard.domain.text import UntrustedText
 from standard.embedding.protocol import normalised
 from standard.foreign.conditions import Condition, scope_condition
 from standard.foreign.statements import (
     Term,
+    first_of,
     leading,
     nearest_sql,
     rows_sql,
@@ -45,8 +54,11 @@ from standard.retrieval.together import all_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from psycopg.rows import TupleRow
+
     from standard.database.pool import Connection, Pool
     from standard.domain.passage import Scope
+    from standard.foreign.evidence import EvidenceVectors
     from standard.foreign.mapping import TableMapping
     from standard.sandbox.policy import ScanCache
 
@@ -93,7 +105,8 @@ class _Head:
 class ForeignRetriever:
     """Implements standard.domain.passage.Retriever over one table.
 
-    `scan` remembers verdicts by content; it is used from worker threads, one at a time.
+    `scan` remembers verdicts by content; it is used from worker threads, one at a time. `evidence` gives the candidates
+    of a table with another model vectors of the gateway's own; without it they come with none.
     """
 
     def __init__(
@@ -104,12 +117,14 @@ class ForeignRetriever:
         scan: ScanCache,
         *,
         settings: RetrievalSettings,
+        evidence: EvidenceVectors | None = None,
         view_seconds: float = VIEW_SECONDS,
     ) -> None:
         self.mapping = mapping
         self.embedder = embedder
         self.settings = settings
         self._pool = pool
+        self._evidence = evidence
         self._scan = scan
         self._scanning = threading.Lock()
         self._view_seconds = view_seconds
@@ -177,7 +192,14 @@ class ForeignRetriever:
         began = time.perf_counter()
         head = await self._head(view, condition, fused, max(k, self.settings.candidates))
         seconds = StageSeconds(near.seconds, hit.seconds, time.perf_counter() - began)
-        return self._result(view, fused, near, hit, head, k, seconds)
+        result = self._result(view, fused, near, hit, head, k, seconds)
+        if self._evidence is None or self.embedder.ours:
+            return result
+        try:
+            return replace(result, vectors=await self._evidence.of(result.candidates))
+        except (EmbedderUnavailable, Overloaded) as problem:  # the text alone decides the route, as it does without
+            _log.warning("no evidence for the route", table=self.mapping.name, problem=problem.message)
+            return result
 
     async def search_many(
         self, scope: Scope, texts: Sequence[str], vectors: NDArray[np.float32], *, k: int
@@ -199,12 +221,13 @@ class ForeignRetriever:
 
     @asynccontextmanager
     async def reading(self, seconds: float | None = None) -> AsyncIterator[Connection]:
-        """Yield a connection for statements on the table, in a transaction; `seconds` bounds each.
+        """Yield a connection for one statement on the table, or with `seconds`, which bound each, for several.
 
         What PostgreSQL says of a table that has changed becomes FailedPrecondition, and the table is looked at again.
         """
         try:
-            async with transaction(self._pool, statement_timeout=seconds) as conn:
+            opened = connection(self._pool) if seconds is None else transaction(self._pool, statement_timeout=seconds)
+            async with opened as conn:
                 with table_errors(self.mapping):
                     yield conn
         except FailedPrecondition:
@@ -340,7 +363,7 @@ class ForeignRetriever:
             statement = rows_sql(view, condition, embeddings=ours)
             parameters = {**condition.parameters, "keys": list(keys)}
             rows = await (await conn.execute(statement, parameters, prepare=False)).fetchall()
-        passages = [_passage(row) for row in rows]
+        passages = [_passage(view, row) for row in rows]
         judged = await asyncio.to_thread(self._judged, passages)
         vectors = {row[0]: bytes(row[8]) for row in rows if row[8] is not None}
         return {passage.passage_id: passage for passage in judged}, vectors
@@ -415,20 +438,19 @@ def decode(sent: Sequence[bytes], kind: str, dimensions: int) -> NDArray[np.floa
     return normalised(packed[:, header:].astype(np.float32))
 
 
-def _passage(row: tuple[object, ...]) -> Passage:
+def _passage(view: TableView, row: TupleRow) -> Passage:
     key, text, document, title, uri, position, metadata, others, _ = row
-    content = UntrustedText(str(text or ""))
+    mapping, shown = view.mapping, shown_metadata(metadata, others)
+    content = UntrustedText(text or "")
     return Passage(
-        passage_id=str(key),
-        document_id=str(document or key),
-        title=UntrustedText(str(title)),
-        uri=str(uri),
+        passage_id=key,
+        document_id=first_of(view, mapping.document_id, document, shown) or key,
+        title=UntrustedText(first_of(view, mapping.title, title, shown)),
+        uri=first_of(view, mapping.uri, uri, shown),
         text=content,
-        position=_position(str(position)),
+        position=_position(first_of(view, mapping.position, position, shown)),
         content_hash=content.content_hash(),
-        metadata=shown_metadata(
-            metadata if isinstance(metadata, str) else None, others if isinstance(others, dict) else None
-        ),
+        metadata=shown,
     )
 
 

@@ -13,14 +13,16 @@ saturation without its length.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from standard.foreign.conditions import column_sql, first_text, json_of
+from standard.foreign.conditions import column_sql, json_of, text_of
+from standard.foreign.mapping import Field
 from standard.foreign.quoting import Constant, Name
 
 if TYPE_CHECKING:
@@ -205,9 +207,10 @@ def words_sql(view: TableView, lexical: Lexical, condition: Condition) -> sql.Co
 def rows_sql(view: TableView, condition: Condition, *, embeddings: bool) -> sql.Composed:
     """Return rows by the parameter `keys` that meet the condition, whatever the leg that found them believed.
 
-    (id, text, document id, title, uri, position, metadata as json text, other columns as jsonb, embedding as bytes)
+    (id, text, four text[]: what is tried for document id, title, uri and position, metadata as json text, other columns
+    as jsonb, embedding as bytes). What stands in a json column of metadata is null in the arrays: see `first_of`.
     """
-    mapping, columns = view.mapping, view.table.columns
+    mapping = view.mapping
     return sql.SQL(
         "select {id}::text, left({content}::text, {longest}), {document}, {title}, {uri}, {position}, {metadata},"
         " {others}, {embedding} from {table} t where {matching} and {condition}"
@@ -215,10 +218,10 @@ def rows_sql(view: TableView, condition: Condition, *, embeddings: bool) -> sql.
         id=column_sql(mapping.id),
         content=column_sql(mapping.content),
         longest=Constant(LONGEST_TEXT),
-        document=first_text(mapping.document_id, columns),
-        title=first_text(mapping.title, columns),
-        uri=first_text(mapping.uri, columns),
-        position=first_text(mapping.position, columns),
+        document=_tried(view, mapping.document_id),
+        title=_tried(view, mapping.title),
+        uri=_tried(view, mapping.uri),
+        position=_tried(view, mapping.position),
         metadata=_metadata(view),
         others=_others(view),
         embedding=_bytes(view) if embeddings else sql.SQL("null::bytea"),
@@ -226,6 +229,43 @@ def rows_sql(view: TableView, condition: Condition, *, embeddings: bool) -> sql.
         matching=view.matching_id,
         condition=condition.clause,
     )
+
+
+def in_json_text(view: TableView, wanted: Field) -> bool:
+    """Whether a field lies in a json column of metadata, whose text is read anyway.
+
+    PostgreSQL itself would refuse the whole statement for one row with a NUL or half a surrogate pair in such a column.
+    """
+    return (
+        bool(wanted.path)
+        and wanted.column == view.mapping.metadata
+        and view.table.columns[wanted.column].type == "json"
+    )
+
+
+def _tried(view: TableView, fields: Sequence[Field]) -> sql.Composable:
+    if not fields:
+        return sql.SQL("null::text[]")
+    columns = view.table.columns
+    return sql.SQL("array[{}]::text[]").format(
+        sql.SQL(", ").join(sql.SQL("null") if in_json_text(view, each) else text_of(each, columns) for each in fields)
+    )
+
+
+def first_of(
+    view: TableView, fields: Sequence[Field], tried: Sequence[str | None] | None, metadata: Mapping[str, object]
+) -> str:
+    """The first of some fields that holds something, from what rows_sql gave; "" for none."""
+    for each, text in zip(fields, tried or (), strict=False):
+        if not in_json_text(view, each):
+            found: object = text
+        else:
+            found = metadata
+            for key in each.path:
+                found = found.get(key) if isinstance(found, dict) else None
+        if found not in (None, "") and not isinstance(found, dict | list):
+            return str(found)
+    return ""
 
 
 def _metadata(view: TableView) -> sql.Composable:
@@ -243,8 +283,6 @@ def _metadata(view: TableView) -> sql.Composable:
 
 def _others(view: TableView) -> sql.Composable:
     """Columns that are filtered by, as they belong to the metadata that a reader sees."""
-    from standard.foreign.mapping import Field
-
     if not view.mapping.filters:
         return sql.SQL("null::jsonb")
     pairs = sql.SQL(", ").join(
@@ -259,15 +297,31 @@ def _bytes(view: TableView) -> sql.Composed:
     return sql.SQL("{}({})").format(Name(view.table.extension_schema, send), column_sql(view.mapping.embedding))
 
 
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def _readable(value: Any) -> Any:  # noqa: ANN401 - a value of JSON
+    """The value with U+FFFD in the place of what no text on the wire can hold."""
+    match value:
+        case str():
+            return _UNREADABLE.sub("\N{REPLACEMENT CHARACTER}", value)
+        case dict():
+            return {_readable(key): _readable(each) for key, each in value.items()}
+        case list():
+            return [_readable(each) for each in value]
+        case _:
+            return value
+
+
 def shown_metadata(metadata: str | None, others: Mapping[str, object] | None) -> dict[str, object]:
     """Return a row's metadata; what is no object, or was too long to read, is left out."""
-    import json
-
     try:
         found = json.loads(metadata) if metadata else {}
     except ValueError:
         found = {}
     held = found if isinstance(found, dict) else {}
+    if metadata is not None and "\\u" in metadata:
+        held = _readable(held)
     held = {key: value for key, value in held.items() if key not in _HIDDEN_METADATA}
     return held | {key: value for key, value in (others or {}).items() if value is not None}
 

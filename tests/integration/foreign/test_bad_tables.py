@@ -289,9 +289,12 @@ async def test_values_that_postgresql_cannot_cast_are_told_of(own_url: str) -> N
         f"create table notes (id int primary key, body text, meta json, embedding vector({DIMENSIONS}))",
         f"insert into notes values (1, 'A pump.', '{{\"a\": \"\\u0000\"}}', '{vector}')",
     )
-    mapping = TableMapping("t", table="notes", content="body", metadata="meta")
+    change(own_url, f'insert into notes values (2, \'A pump!\', \'{{"a": "\\ud800", "t": {{"n": 7}}}}\', \'{vector}\')')
+    title = (parse_field("meta->t->n"), parse_field("meta->a"))
+    mapping = TableMapping("t", table="notes", content="body", metadata="meta", title=title)
     async with open_table(own_url, mapping) as retriever:
-        assert len((await search(retriever)).passages) == 1
+        found = await search(retriever)
+        assert sorted(item.passage.title.raw for item in found.passages) == ["7", "\N{REPLACEMENT CHARACTER}"]
         with pytest.raises(FailedPrecondition, match="cannot be used as the mapping says"):
             await search(retriever, scope=Scope(collection="t", filter=Eq("a", "b")))
 

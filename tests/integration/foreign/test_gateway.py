@@ -164,6 +164,20 @@ async def test_a_table_of_another_database_and_another_model_is_asked_with_that_
     assert not answer.decision.HasField("evidence_probability")
 
 
+async def test_with_evidence_the_gateways_own_model_reads_what_the_other_model_found(
+    database_url: str, tmp_path: Path
+) -> None:
+    fill(database_url, [[float(each) for each in embed_elsewhere(text, 48)] for _, _, text in PAGES])
+    async with ModelServer([], dimensions=48) as server:
+        embedder = {"model": "openai:theirs", "base_url": server.base_url, "api_key": "key"}
+        sections = {"tables": table(embedder=embedder, evidence=True)}
+        async with running(settings_for(database_url, tmp_path, **sections)) as served:
+            first = await served.client.answer(ask("What does the harbour lantern burn?"))
+            again = await served.client.answer(ask("What is the lantern in the harbour lit with?"))
+    assert first.decision.HasField("evidence_probability")
+    assert again.decision.HasField("evidence_probability")
+
+
 async def test_a_table_that_cannot_be_used_refuses_with_the_reason_and_the_gateway_serves_on(
     database_url: str, tmp_path: Path
 ) -> None:
