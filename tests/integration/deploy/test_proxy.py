@@ -121,6 +121,22 @@ async def test_only_an_administrator_administers(proxy: Proxy) -> None:
         )
 
 
+async def test_the_console_is_an_administrators_by_whatever_name_and_path_it_is_asked(proxy: Proxy) -> None:
+    paths = ("/console/api/runs", "/%63onsole/api/runs", "/x/../console/api/runs", "/console/./api/runs")
+    async with httpx2.AsyncClient(base_url=proxy.http, timeout=20.0) as http:
+        assert "pointsman console" in (await http.get("/")).text
+        assert (await http.get("/console/main.js")).status_code == 200
+        for path in paths:
+            assert (await http.get(path, headers={"host": "localhost"})).status_code == 401, path
+            headers = {"host": "localhost", "authorization": f"Bearer {KEYS['caller']}"}
+            assert (await http.get(path, headers=headers)).status_code == 403, path
+        write = {"x-pointsman-console": "1", "authorization": f"Bearer {KEYS['caller']}"}
+        body = {"threshold": 0.0, "expected_version": 0}
+        assert (await http.put("/console/api/threshold", json=body, headers=write)).status_code == 403
+        admin = {"authorization": f"Bearer {KEYS['admin']}"}
+        assert (await http.get("/console/api/runs", headers=admin)).status_code == 200
+
+
 async def test_probes_and_scrapes_need_no_key_and_see_nothing_else(proxy: Proxy) -> None:
     async with grpc.aio.insecure_channel(proxy.target) as channel:
         answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10.0)
