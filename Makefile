@@ -13,11 +13,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 DATA ?= ../shared/data
 CASES ?= 10000
+SECONDS ?= 600
 ARGS ?=
 
 export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
 
-.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-browser test-data test-security bench check format lock \
+.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-browser test-data test-security test-chaos soak bench check format lock \
 	protos dashboards image-steps clean
 
 help: ## List the targets.
@@ -86,6 +87,12 @@ test-data: $(VENV)/.dev ## Run the tests over public data: make test-data DATA=D
 
 test-security: $(VENV)/.dev ## Run the sandbox's invariants over generated cases: make test-security CASES=100000.
 	@POINTSMAN_SECURITY_CASES="$(CASES)" $(BIN)/python -m pytest tests/security --timeout 7200 $(ARGS)
+
+test-chaos: $(VENV)/.dev ## Break dependencies, clients and processes while a gateway answers.
+	@$(BIN)/python -m pytest tests/chaos -m "slow or not slow" $(ARGS)
+
+soak: $(VENV)/.dev ## The same for long: outages, 10,000 cancelled streams, rolling restarts: make soak SECONDS=60.
+	@POINTSMAN_SOAK_SECONDS="$(SECONDS)" $(BIN)/python -m pytest tests/chaos/soak.py -m "slow or not slow" -s $(ARGS)
 
 bench: $(VENV)/.serve ## Measure: make bench ARGS=--json.
 	@$(BIN)/pointsman bench $(ARGS)

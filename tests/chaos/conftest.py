@@ -1,4 +1,4 @@
-"""One gateway process and its scripted model for the tests of a module."""
+"""One gateway process and its scripted model for the tests of a session."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 GENERATED = Reply("It is in the shed at Alder Wharf [S1].")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def model() -> AsyncIterator[ModelServer]:
     """A model that answers well, until a test changes its script."""
     async with ModelServer(always(GENERATED)) as server:
         yield server
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def served(tmp_path_factory: pytest.TempPathFactory, model: ModelServer) -> AsyncIterator[Served]:
     """A gateway that has answered a few questions, so that what it holds from here on is what it always holds."""
     async with gateway(tmp_path_factory.mktemp("chaos"), model=model) as running:

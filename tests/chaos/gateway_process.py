@@ -12,6 +12,7 @@ What goes to its log is kept; at the end nothing in it may be a traceback.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -162,6 +163,23 @@ class Served:
         return psutil.Process(int((self.data / "postgres/cluster/postmaster.pid").read_text().split("\n")[0]))
 
 
+def stopped(served: Served) -> contextlib.ExitStack:
+    """Stop every process of PostgreSQL at the spot; the stack's end lets them go on."""
+    postmaster = served.postmaster()
+    everyone = [postmaster, *postmaster.children(recursive=True)]
+    stack = contextlib.ExitStack()
+    for process in everyone:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
+            stack.callback(_resume, process)
+    return stack
+
+
+def _resume(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.resume()
+
+
 def _fetched(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as response:
         return str(response.read().decode())
@@ -245,10 +263,14 @@ async def stop(process: asyncio.subprocess.Process, *, within_seconds: float = 4
 
 @asynccontextmanager
 async def gateway(
-    folder: Path, *arguments: str, model: ModelServer | None = None, filled: bool = True, **settings: str
+    folder: Path,
+    *arguments: str,
+    model: ModelServer | None = None,
+    filled: bool = True,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Served]:
     """A gateway with three documents; `settings` are environment variables without POINTSMAN_."""
-    named = {f"POINTSMAN_{name}": value for name, value in settings.items()}
+    named = {f"POINTSMAN_{name}": value for name, value in (settings or {}).items()}
     process, data, log = await start(folder, model, named, *arguments)
     try:
         note = json.loads((data / "server.json").read_text())

@@ -9,23 +9,22 @@ import signal
 from typing import TYPE_CHECKING
 
 import grpc
-import psutil
 import psycopg
 import pytest
 from grpc_health.v1 import health_pb2
 from pointsman.client import new_request_id, question
 
 from standard.database.embedded import start_embedded
-from tests.chaos.gateway_process import TYPED, WHERE, Served, code_of
+from tests.chaos.gateway_process import TYPED, WHERE, Served, code_of, stopped
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def database(served: Served) -> Iterator[str]:
     """The URL of the gateway's embedded database, joined as any other user of it would."""
     joined = start_embedded(served.data)
@@ -33,23 +32,6 @@ def database(served: Served) -> Iterator[str]:
         yield joined.url
     finally:
         joined.close()
-
-
-def stopped(served: Served) -> contextlib.ExitStack:
-    """Stop every process of PostgreSQL at the spot; the stack's end lets them go on."""
-    postmaster = served.postmaster()
-    everyone = [postmaster, *postmaster.children(recursive=True)]
-    stack = contextlib.ExitStack()
-    for process in everyone:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.suspend()
-            stack.callback(_resume, process)
-    return stack
-
-
-def _resume(process: psutil.Process) -> None:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.resume()
 
 
 async def becomes(served: Served, status: int, *, within_seconds: float = 20.0) -> None:
@@ -109,6 +91,7 @@ async def test_a_server_that_is_restarted_is_found_again(served: Served) -> None
         assert served.postmaster().pid != postmaster.pid
 
 
+@pytest.mark.slow
 async def test_server_and_keeper_killed_together_are_both_started_again(served: Served) -> None:
     async with nothing_is_lost(served):
         os.kill(int((served.data / "postgres/keeper.lock").read_text()), signal.SIGKILL)
@@ -131,6 +114,7 @@ async def test_a_server_that_hangs_costs_each_call_its_deadline_and_no_more(serv
     await served.settles(before, within_seconds=30)
 
 
+@pytest.mark.slow
 async def test_a_server_without_free_connections_is_no_reason_to_stop_serving(served: Served, database: str) -> None:
     before = await served.footprint()
     async with all_connections(database):
