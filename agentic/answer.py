@@ -17,6 +17,7 @@ from standard.domain.event import Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
 from standard.domain.question import Turn
 from standard.domain.text import UntrustedText
+from standard.outlet import Blocked
 from standard.pipeline import LLM_AWAY
 from standard.prompts import NO_ANSWER_FOUND, NOTHING_FOUND
 
@@ -140,7 +141,11 @@ async def _generate(
             draft = replace(without(draft, review.unsupported), usage=usage)
             if not draft.text:
                 draft = replace(draft, text=NO_ANSWER_FOUND, citations=(), outcome=Outcome.UNANSWERABLE)
-    await emit_whole(draft, emit)
+    try:
+        await emit_whole(draft, emit)
+    except Blocked:  # what draft and review cost stands
+        blocked = StopReason.OUTPUT_BLOCKED
+        return replace(draft, text="", citations=(), outcome=Outcome.BLOCKED, stop_reason=blocked)
     return draft
 
 

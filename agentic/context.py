@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from agentic.controllers.protocol import Pattern
     from agentic.library import Embed, Library
     from agentic.state import RunState
-    from standard.domain.event import Emit
+    from standard.domain.event import Emit, EventBody
     from standard.domain.outcome import RouteResult
     from standard.domain.passage import Scope
 
@@ -24,7 +24,7 @@ class RunContext:
 
     `clock` counts seconds (the event loop's time); `started` is its value when the attempt began, `elapsed_before` what
     earlier attempts took, `deadline` the clock's value at which the answer must be out. `can_ask` tells whether the run
-    can wait for the user (it has a checkpointer).
+    can wait for the user (it has a checkpointer). `note` is shown how far the run got, before each event.
     """
 
     pattern: Pattern
@@ -40,6 +40,12 @@ class RunContext:
     elapsed_before: float = 0.0
     deadline: float | None = None
     can_ask: bool = False
+    note: Callable[[RunState], None] = lambda _: None
+
+    async def tell(self, state: RunState, body: EventBody) -> None:
+        """Emit an event of a run that got as far as `state`: what it cost counts even if the event ends it."""
+        self.note(state)
+        await self.emit(body)
 
     def stamp(self, state: RunState) -> RunState:
         """The state with the time it is."""

@@ -14,13 +14,12 @@ from standard.domain.event import (
     SubQuestion,
     SufficiencyJudged,
 )
-from standard.domain.passage import ScanFinding
+from standard.screening import shown_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from agentic.actions import Action, Plan
     from agentic.guards.dedup import Admission
+    from agentic.library import Outcome
     from agentic.state import Fact, Held, IssuedQuery, Judgement, RunState
 
 SNIPPET_LENGTH = 200
@@ -63,20 +62,14 @@ def passage_found(held: Held) -> PassageFound:
         title=passage.title.raw,
         uri=passage.uri,
         score=held.found.score,
-        snippet=passage.text.raw[:SNIPPET_LENGTH],
+        snippet=shown_text(passage)[:SNIPPET_LENGTH],
         verdict=passage.verdict,
     )
 
 
-def screened_event(admissions: Sequence[Admission]) -> PassagesScreened | None:
-    """What the injection scan says of passages that an action brought; None where it has nothing to say."""
-    findings = tuple(
-        ScanFinding(passage.passage_id, passage.verdict, passage.techniques, passage.rules_version)
-        for admission in admissions
-        for passage in (held.passage for held in admission.new)
-        if passage.verdict != "pass"
-    )
-    return PassagesScreened(findings) if findings else None
+def screened_event(outcome: Outcome) -> PassagesScreened | None:
+    """What the injection scan says of what an action brought; None where it has nothing to say."""
+    return PassagesScreened(outcome.findings) if outcome.findings else None
 
 
 def plan_event(plan: Plan) -> PlanMade:

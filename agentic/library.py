@@ -18,6 +18,7 @@ from agentic.exploring import explore
 from agentic.guards.dedup import Admission, Lot, admit, fetch_size
 from agentic.state import Evidence, IssuedQuery
 from standard.domain.answer import Usage
+from standard.domain.passage import ScanFinding
 from standard.llm.tokens import estimate_tokens
 from standard.screening import screen_passages
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
     from agentic.actions import Proposal
     from agentic.state import RunState
-    from standard.domain.passage import Passage, RetrievedPassage, Scope
-    from standard.domain.text import UntrustedText
+    from standard.domain.passage import Passage, RetrievedPassage, Scope, Section
 
 
 class Library(Protocol):
@@ -57,8 +57,8 @@ class Library(Protocol):
         """Up to `k` passages that share titles and entities with `passages`, those nearest to the question first."""
         ...
 
-    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
-        """The passage's parent section (about 1,000 tokens), with the sections around it if asked."""
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> Section:
+        """The passage's parent section (about 1,000 tokens), scanned as a whole; with those around it if asked."""
         ...
 
     async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
@@ -76,11 +76,15 @@ class Embed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an action did to a run: the evidence after it, a record of each retrieval, and what each brought."""
+    """What an action did to a run: the evidence after it, a record of each retrieval, and what each brought.
+
+    `findings` are what the injection scan says of passages and sections that the action brought.
+    """
 
     evidence: Evidence
     issued: tuple[IssuedQuery, ...]
     admissions: tuple[Admission, ...]
+    findings: tuple[ScanFinding, ...] = ()
 
     @property
     def usage(self) -> Usage:
@@ -126,7 +130,7 @@ async def _search(state: RunState, proposal: Proposal, library: Library, scope: 
         IssuedQuery(lot.step, search.mode, search.query, raw, len(admission.new), admission.duplicates, search.branch)
         for lot, search, raw, admission in zip(lots, searches, proposal.vectors, admissions, strict=True)
     )
-    return Outcome(evidence, issued, admissions)
+    return Outcome(evidence, issued, admissions, _found(admissions))
 
 
 async def _search_one(
@@ -155,7 +159,7 @@ async def _link(state: RunState, action: FindLinked, library: Library, scope: Sc
     evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
     titles = ", ".join(_titles(state, action.refs))[:200]
     issued = IssuedQuery(lot.step, "link", titles, b"", len(admissions[0].new), admissions[0].duplicates)
-    return Outcome(evidence, (issued,), admissions)
+    return Outcome(evidence, (issued,), admissions, _found(admissions))
 
 
 async def _explore(
@@ -166,7 +170,7 @@ async def _explore(
     evidence, admissions = admit(state.evidence, [lot], wanted=state.top_k, full=not snippets)
     titles = ", ".join(_titles(state, action.refs))[:200]
     issued = IssuedQuery(lot.step, "explore", titles, b"", len(admissions[0].new), admissions[0].duplicates)
-    return Outcome(evidence, (issued,), admissions)
+    return Outcome(evidence, (issued,), admissions, _found(admissions))
 
 
 def _titles(state: RunState, refs: Sequence[int]) -> list[str]:
@@ -181,8 +185,27 @@ async def _read(state: RunState, action: Read, library: Library, scope: Scope) -
     section = await library.read_section(scope, held.passage, neighbours=action.neighbours)
     # Empty where the scan withholds the section; the passage stays as it was found.
     # What was read is new to a judge, whatever it said of the piece.
-    read = replace(held, full=True, dropped=False, relevant=None, section=section, neighbours=action.neighbours)
+    text = section.text
+    read = replace(held, full=True, dropped=False, relevant=None, section=text, neighbours=action.neighbours)
     evidence = Evidence(tuple(read if item.ref == read.ref else item for item in state.evidence.held))
-    gained = len(section) > len(held.passage.text) or not held.full or held.dropped
+    gained = len(text) > len(held.passage.text) or not held.full or held.dropped
     issued = IssuedQuery(state.steps + 1, "read", held.passage.title.raw[:200], b"", int(gained), int(not gained))
-    return Outcome(evidence, (issued,), (Admission((read,) if gained else (), int(not gained)),))
+    admission = Admission((read,) if gained else (), int(not gained))
+    return Outcome(evidence, (issued,), (admission,), _read_anew(held.passage, section.finding))
+
+
+def _found(admissions: Sequence[Admission]) -> tuple[ScanFinding, ...]:
+    """Findings on the passages that are new; those that were passed are not named."""
+    passages = (held.passage for admission in admissions for held in admission.new)
+    return tuple(
+        ScanFinding(passage.passage_id, passage.verdict, passage.techniques, passage.rules_version)
+        for passage in passages
+        if passage.verdict != "pass"
+    )
+
+
+def _read_anew(passage: Passage, finding: ScanFinding | None) -> tuple[ScanFinding, ...]:
+    """The finding on a section, unless the passage by which it was read has told all of it."""
+    if finding is None or (finding.verdict == passage.verdict and set(finding.techniques) <= set(passage.techniques)):
+        return ()
+    return (finding,)

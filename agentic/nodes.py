@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from agentic import embedding
-from agentic.actions import Ask, Explore, Finish, Malformed, Plan, Proposal, Read, searches_of, steps_of
+from agentic.actions import Ask, Explore, Finish, Malformed, Plan, Proposal, searches_of, steps_of
 from agentic.events import found_event, plan_event, query_events, screened_event, sufficiency_event
 from agentic.exploring import second_look
 from agentic.guards import steps
@@ -67,7 +67,7 @@ async def judge(state: RunState, context: RunContext) -> RunState:
         judgements=(*state.judgements, judged.judgement),
         branch_results=state.branch_results + judged.results,
     )
-    await context.emit(sufficiency_event(judged.judgement))
+    await context.tell(state, sufficiency_event(judged.judgement))
     return _count_gain(state, sum(query.new for query in fresh), new_relevant)
 
 
@@ -84,7 +84,8 @@ async def compress(state: RunState, context: RunContext) -> RunState:
         return replace(state.spend(usage), compressed_at=state.steps)
     state = replace(done.state.spend(done.usage), compressed_at=state.steps)
     if done.passage_ids:
-        await context.emit(ContextCompressed(state.steps, done.tokens_before, done.tokens_after, done.passage_ids))
+        told = ContextCompressed(state.steps, done.tokens_before, done.tokens_after, done.passage_ids)
+        await context.tell(state, told)
     return state
 
 
@@ -133,7 +134,7 @@ async def guard(state: RunState, context: RunContext) -> RunState:
     ruling = rule(state, proposal, GUARDS)
     for trip in ruling.trips:
         stops = isinstance(trip.verdict, Stop)
-        await context.emit(GuardTripped(state.steps + 1, trip.guard, proposal.action.kind, trip.reason, stops))
+        await context.tell(state, GuardTripped(state.steps + 1, trip.guard, proposal.action.kind, trip.reason, stops))
     match ruling.verdict:
         case Stop(reason=reason, detail=detail):
             return replace(state, proposal=None).end(Ending(reason, _belief(state), detail))
@@ -148,7 +149,7 @@ async def guard(state: RunState, context: RunContext) -> RunState:
     if isinstance(action, Finish):
         return replace(state, proposal=None).end(_ending_of(action))
     if isinstance(action, Ask):
-        await context.emit(ClarificationAsked(action.question, action.options))
+        await context.tell(state, ClarificationAsked(action.question, action.options))
         if not context.can_ask:
             return state.end(Ending(StopReason.NEEDS_INPUT, detail=action.question))
     return replace(state, proposal=ruling.proposal)
@@ -160,7 +161,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
     if proposal is None:
         return state.end(Ending(StopReason.NO_PROGRESS, detail="nothing was proposed"))
     if isinstance(proposal.action, Plan):
-        await context.emit(plan_event(proposal.action))
+        await context.tell(state, plan_event(proposal.action))
         return replace(
             state,
             plan=proposal.action.branches,
@@ -170,7 +171,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
             refused_in_row=0,
         )
     for body in query_events(state, proposal.action):
-        await context.emit(body)
+        await context.tell(state, body)
     snippets = context.pattern_of(state).snippets
     try:
         async with _search_time(state):
@@ -184,12 +185,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
         return await _dependency_away(state, context, _first(matched))
     except Unavailable as error:
         return await _dependency_away(state, context, error)
-    screened = screened_event(outcome.admissions) if not isinstance(proposal.action, Read) else None
-    if screened is not None:
-        await context.emit(screened)
-    for issued, admission in zip(outcome.issued, outcome.admissions, strict=True):
-        await context.emit(found_event(issued, admission))
-    return replace(
+    after = replace(
         state,
         evidence=outcome.evidence,
         steps=state.steps + max(1, steps_of(proposal.action)),
@@ -198,6 +194,12 @@ async def act(state: RunState, context: RunContext) -> RunState:
         refused_in_row=0,
         proposal=None,
     )
+    screened = screened_event(outcome)
+    if screened is not None:
+        await context.tell(after, screened)
+    for issued, admission in zip(outcome.issued, outcome.admissions, strict=True):
+        await context.tell(after, found_event(issued, admission))
+    return after
 
 
 def _search_time(state: RunState) -> asyncio.Timeout:
@@ -275,7 +277,7 @@ async def _stop(state: RunState, context: RunContext, action: str, verdict: Stop
         StopReason.TOKEN_BUDGET: "tokens",
         StopReason.COST_BUDGET: "money",
     }.get(verdict.reason, "steps")
-    await context.emit(GuardTripped(state.steps + 1, name, action, verdict.detail, stops=True))
+    await context.tell(state, GuardTripped(state.steps + 1, name, action, verdict.detail, stops=True))
     return replace(state, proposal=None).end(Ending(verdict.reason, _belief(state), verdict.detail))
 
 
@@ -290,7 +292,7 @@ async def _give_up_on_llm(state: RunState, context: RunContext, error: LlmUnavai
         kind, notice = error.kind, "the language model is away; the search goes on by rules"
     else:
         kind, notice = UNREADABLE, "the language model's decisions could not be read; the search goes on by rules"
-    await context.emit(Degraded("llm", notice))
+    await context.tell(state, Degraded("llm", notice))
     return replace(context.stamp(state), llm_failed=kind, notices=(*state.notices, notice), refused_in_row=0)
 
 
@@ -299,7 +301,7 @@ async def _dependency_away(state: RunState, context: RunContext, error: Unavaila
     if not state.evidence.held:
         raise error
     notice = f"the {error.dependency} went away during the search; the answer rests on what was found before"
-    await context.emit(Degraded(error.dependency, notice))
+    await context.tell(state, Degraded(error.dependency, notice))
     ended = state.end(Ending(StopReason.NO_PROGRESS, _belief(state), notice))
     return replace(ended, proposal=None, notices=(*state.notices, notice))
 

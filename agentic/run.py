@@ -128,10 +128,18 @@ async def answer_agentic(
     """
     pattern = parts.pattern(controller)
     state, opening = begin(question, first, vector, parts.settings, snippets=pattern.snippets)
-    for body in opening:
-        await emit(body)
     channels: Channels = {"run": replace(state, evidence=Evidence()), "evidence": state.evidence}
-    return await _run(channels, question, parts=parts, emit=emit, controller=controller, thread=thread, watch=watch)
+    return await _run(
+        channels,
+        question,
+        state,
+        opening,
+        parts=parts,
+        emit=emit,
+        controller=controller,
+        thread=thread,
+        watch=watch,
+    )
 
 
 async def resume_agentic(
@@ -166,6 +174,7 @@ async def resume_agentic(
     return await _run(
         step,
         question,
+        replace(state, evidence=snapshot.values["evidence"]),
         parts=parts,
         emit=emit,
         controller=controller,
@@ -227,6 +236,8 @@ def begin(
 async def _run(
     step: Any,  # noqa: ANN401 - LangGraph takes channels, a command or None
     question: Question,
+    state: RunState,
+    opening: Sequence[EventBody] = (),
     *,
     parts: AgenticParts,
     emit: Emit,
@@ -238,8 +249,13 @@ async def _run(
     clock = asyncio.get_running_loop().time
     keep = parts.checkpointer is not None and bool(thread)
     asked: list[ClarificationAsked] = []
-
+    reached = state
     outlet = Outlet(emit, parts.writer.secret, parts.allowed_addresses)
+    outlet.allow(held.passage.uri for held in state.evidence.held)
+
+    def note(state: RunState) -> None:
+        nonlocal reached
+        reached = state
 
     async def emit_and_note(body: EventBody) -> None:
         if isinstance(body, ClarificationAsked):
@@ -249,13 +265,11 @@ async def _run(
     critic = parts.critic if parts.settings.critique else None
 
     async def write(state: RunState) -> RouteResult | MoreNeeded:
+        note(state)
         if watch is not None:
             watch(state)
         outlet.allow(held.passage.uri for held in state.evidence.held)
-        try:
-            written = await write_answer(state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic)
-        except Blocked:
-            return await outlet.close_blocked(AnswerSource.GENERATED, steps=state.steps, usage=state.usage)
+        written = await write_answer(state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic)
         return await outlet.close(written) if isinstance(written, RouteResult) else written
 
     context = RunContext(
@@ -265,6 +279,7 @@ async def _run(
         embed=parts.embed,
         scope=question.scope,
         emit=emit_and_note,
+        note=note,
         write_answer=write,
         compress=parts.compress,
         clock=clock,
@@ -278,18 +293,20 @@ async def _run(
     # The environment may switch LangSmith's tracing on; questions and passages do not leave through that door.
     with tracing_context(enabled=False):
         try:
+            for body in opening:
+                await outlet(body)
             values: dict[str, Any] = await graph.ainvoke(
                 step, config, context=context, durability="sync" if keep else None
             )
             result = values.get("result")
+            if not isinstance(result, RouteResult):
+                question_back = asked[-1].question if asked else ""
+                return await outlet.close(await clarification_result(values["run"], question_back, outlet))
         except Blocked:
-            result = await outlet.close_blocked(AnswerSource.GENERATED)
-        if isinstance(result, RouteResult):
-            if keep and parts.checkpointer is not None:
-                await parts.checkpointer.adelete_thread(thread)
-            return result
-    state: RunState = values["run"]
-    return await outlet.close(await clarification_result(state, asked[-1].question if asked else "", outlet))
+            result = await outlet.close_blocked(AnswerSource.GENERATED, steps=reached.steps, usage=reached.usage)
+        if keep and parts.checkpointer is not None:
+            await parts.checkpointer.adelete_thread(thread)
+        return result
 
 
 def _config(thread: str) -> Any:  # noqa: ANN401 - a RunnableConfig

@@ -25,7 +25,7 @@ from standard.retrieval.order import best_at_edges
 from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import join
 from standard.sandbox.render import TaggedPassage, visible_text, with_marker
-from standard.screening import extractable
+from standard.screening import extractable, shown_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,8 +85,8 @@ def excerpt(held: Held, facts: Sequence[Fact]) -> Held:
     """A compressed passage cut to the sentences that bear out the facts which rest on it."""
     passage = QuotedPassage(held.passage)
     spans = sorted({passage.best_match(fact.text)[1] for fact in facts if held.ref in fact.refs})
-    text = held.passage.text.raw
-    return replace(held, section=UntrustedText(" … ".join(text[start:end] for start, end in spans) or text[:400]))
+    quoted = " … ".join(passage.text[start:end] for start, end in spans)
+    return replace(held, section=UntrustedText(quoted or shown_text(held.passage)[:400]))
 
 
 def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:

@@ -114,11 +114,9 @@ async def _versions(pool: Pool, kind: str) -> Finding:
 async def _wall(pool: Pool) -> Finding:
     async with connection(pool) as conn:
         problem = await wall_problem(conn)
-        if not problem:
-            return Finding("row security", "ok", "in force: what hands out text reads as pointsman_reader")
-        row = await (await conn.execute("select pointsman_raise_wall()")).fetchone()
-        way_out = str(row[0]) if row is not None else ""
-    advice = way_out or "start the server again: it has just been put in force"
+    if not problem:
+        return Finding("row security", "ok", "in force: what hands out text reads as pointsman_reader")
+    advice = "run `pointsman migrate`: it puts it in force, or says what an administrator has to run"
     found = f"not in force ({problem}); tenants are kept apart by the conditions of each query alone"
     return Finding("row security", "warning", found, advice)
 

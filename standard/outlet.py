@@ -20,6 +20,7 @@ from standard.domain.event import (
     Degraded,
     GuardTripped,
     OutputBlocked,
+    PassagesFound,
     PassagesScreened,
     PlanMade,
     QueryIssued,
@@ -32,7 +33,7 @@ from standard.sandbox.output import GuardedAnswer, OutputGuard
 from standard.sandbox.urls import UrlPolicy, url_policy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from standard.domain.event import Emit, EventBody
     from standard.domain.passage import ScanFinding
@@ -54,7 +55,8 @@ class Outlet:
     """An `Emit` with the output guard in it; one for each answer.
 
     `secret` is what must not get out of the prompt that asks for the answer, None where no model is asked. Addresses
-    that may stand in the answer: those of the sources (`allow` before the first word) and those under `allowlist`.
+    that may stand in the answer and in what is told beside it: those of the sources (`allow` before the first word, and
+    those of every PassagesFound) and those under `allowlist`.
     """
 
     def __init__(self, emit: Emit, secret: Secret | None, allowlist: Sequence[str] = ()) -> None:
@@ -90,16 +92,13 @@ class Outlet:
         if isinstance(body, TokenEmitted):  # by far the most frequent
             await self._say(body.text)
             return
-        match body:
-            case CitationMade(citation=citation):
-                await self._say(citation)
-            case ClarificationAsked(question=question, options=options):
-                self._look_through((question, *options))
-                clean = ClarificationAsked(self.cleaned(question), tuple(map(self.cleaned, options)))
-                await self._emit(clean)
-            case _:
-                self._look_through(_said(body))
-                await self._emit(body)
+        if isinstance(body, CitationMade):
+            await self._say(body.citation)
+            return
+        if isinstance(body, PassagesFound):
+            self.allow(found.uri for found in body.passages if found.uri)
+        self._look_through(_said(body))
+        await self._emit(_said_anew(body, self.cleaned))
 
     async def _tell_findings(self) -> None:
         if self._findings:
@@ -136,7 +135,7 @@ class Outlet:
         return _policy_of(tuple(self._sources), tuple(self._allowlist))
 
     def cleaned(self, text: str) -> str:
-        """A whole text that stands beside the answer (a notice, an option), as it may be shown."""
+        """A whole text that stands beside the answer (a notice, an option, a query), as it may be shown."""
         if not self._secrets and not _MAY_HOLD_ADDRESS.search(text):
             return text
         guard = OutputGuard(self._secrets, self._policy())
@@ -204,7 +203,33 @@ def _said(body: EventBody) -> Iterable[str]:
             return (*body.known, *body.missing, *body.contradictions)
         case GuardTripped():
             return (body.reason,)
+        case ClarificationAsked():
+            return (body.question, *body.options)
         case Degraded():
             return (body.notice,)
         case _:
             return ()
+
+
+def _said_anew(body: EventBody, clean: Callable[[str], str]) -> EventBody:
+    """The event with those texts cleaned: programs that show progress render them as Markdown."""
+    match body:
+        case QueryIssued():
+            return replace(body, query=clean(body.query), reason=clean(body.reason))
+        case PlanMade():
+            return PlanMade(tuple(replace(part, question=clean(part.question)) for part in body.sub_questions))
+        case SufficiencyJudged():
+            return replace(
+                body,
+                known=tuple(map(clean, body.known)),
+                missing=tuple(map(clean, body.missing)),
+                contradictions=tuple(map(clean, body.contradictions)),
+            )
+        case GuardTripped():
+            return replace(body, reason=clean(body.reason))
+        case ClarificationAsked():
+            return ClarificationAsked(clean(body.question), tuple(map(clean, body.options)))
+        case Degraded():
+            return replace(body, notice=clean(body.notice))
+        case _:
+            return body

@@ -118,13 +118,12 @@ async def answer_standard(
     model = None if llm is None else guarded(llm)
     secret = None if model is None else model.secret(answer_task(may_hand_over=may_escalate))
     outlet = Outlet(emit, secret, config.allowed_addresses)
-    route = _Route(
-        question, first, model, outlet, config, may_escalate, compare, on_dropped, clock, _limits(question, clock)
-    )
+    limits, spent = _limits(question, clock), _Spent()
+    route = _Route(question, first, model, outlet, config, may_escalate, compare, on_dropped, clock, limits, spent)
     try:
         result = await route.answer()
     except Blocked:
-        return await outlet.close_blocked(AnswerSource.EXTRACTIVE)
+        return await outlet.close_blocked(AnswerSource.EXTRACTIVE, usage=spent.usage)
     return await outlet.close(result)
 
 
@@ -135,6 +134,13 @@ def _limits(question: Question, clock: Callable[[], float]) -> Limits:
         by = clock() + budget.max_seconds
         deadline = by if deadline is None else min(deadline, by)
     return Limits(deadline, budget.max_tokens, budget.max_cost_usd)
+
+
+@dataclass(slots=True)
+class _Spent:
+    """What the answer has cost so far, should it be blocked."""
+
+    usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +155,7 @@ class _Route:
     on_dropped: Callable[[int], None] | None
     clock: Callable[[], float]
     limits: Limits
+    spent: _Spent
 
     async def answer(self) -> RouteResult:
         admitted = screen(self.first)
@@ -156,6 +163,7 @@ class _Route:
         retrieved = admitted.passages
         self.emit.allow(item.passage.uri for item in retrieved)
         used = Usage(retrieved_tokens=sum(estimate_tokens(item.passage.text.raw) for item in self.first.passages))
+        self.spent.usage = used
         if not retrieved:
             notices = (WITHHELD,) if self.first.passages or self.first.withheld else ()
             return await self._abstain(used, NOTHING_FOUND, notices=notices, escalate=False)
@@ -204,6 +212,7 @@ class _Route:
 
     async def _generated(self, generated: Generated, used: Usage, plan: Plan) -> RouteResult:
         used += generated.usage
+        self.spent.usage = used
         if generated.dropped and self.on_dropped is not None:
             self.on_dropped(generated.dropped)
         if generated.declined:

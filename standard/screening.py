@@ -15,12 +15,12 @@ from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.encodings import NestedTooDeep, find_encoded
 from standard.sandbox.hidden import unseen_text
 from standard.sandbox.policy import admit
-from standard.sandbox.scan import shipped_scanner
+from standard.sandbox.scan import cut_unseen, shipped_scanner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from standard.domain.passage import SearchResult
+    from standard.domain.passage import Passage, SearchResult
 
 
 _ROUNDS = 4  # of blanking: what is uncovered may hide something again
@@ -47,11 +47,22 @@ def extractable(found: Sequence[RetrievedPassage]) -> tuple[RetrievedPassage, ..
     """
     kept: list[RetrievedPassage] = []
     for item in found:
-        if item.passage.verdict != "neutralise":
-            kept.append(item)
-        elif (text := _blanked(item.passage.text.raw)) is not None:
-            kept.append(replace(item, passage=replace(item.passage, text=UntrustedText(text))))
+        if (text := quotable(item.passage)) is None:
+            continue
+        same = text == item.passage.text.raw
+        kept.append(item if same else replace(item, passage=replace(item.passage, text=UntrustedText(text))))
     return tuple(kept)
+
+
+def quotable(passage: Passage) -> str | None:
+    """The passage's text with every place where it was, without what a neutralised one hides; see `extractable`."""
+    return passage.text.raw if passage.verdict != "neutralise" else _blanked(passage.text.raw)
+
+
+def shown_text(passage: Passage) -> str:
+    """The text of which pieces may be shown: cut out of the raw one, a piece of a hidden part is hidden no more."""
+    text = quotable(passage)
+    return cut_unseen(passage.text.raw) if text is None else text
 
 
 def _blanked(text: str) -> str | None:

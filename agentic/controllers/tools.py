@@ -34,9 +34,10 @@ from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
 from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import instruction, join
 from standard.sandbox.render import with_marker
+from standard.screening import shown_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from agentic.actions import Action
     from agentic.state import Held, RunState
@@ -226,7 +227,7 @@ def snippet(held: Held, state: RunState) -> Held:
 
     A heading is often the nearest: alone it would not tell whether the source is worth a step.
     """
-    text = held.passage.text.raw
+    text = shown_text(held.passage)
     query = next((item.query for item in state.queries if item.step == held.step), state.question.raw)
     _, (start, _) = QuotedPassage(held.passage).best_match(query)
     sentence = text[start : start + SNIPPET_LENGTH].strip() or text[:SNIPPET_LENGTH]
@@ -283,8 +284,3 @@ def _typed_action(name: str, arguments: object) -> Action:
 
 def _query(text: str) -> str:
     return " ".join(text.split())[: MAX_QUERY_LENGTH + 1]
-
-
-def tool_names() -> Sequence[str]:
-    """The fixed list of tools."""
-    return [tool.name for tool in TOOLS]

@@ -1,4 +1,4 @@
-"""The sentence of a passage that supports a claim best: an exact substring, with its place."""
+"""The sentence of a passage that supports a claim best: an exact substring of what may be shown, with its place."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from standard.domain.answer import Citation
+from standard.screening import quotable
 from standard.sentences import sentence_spans
 from standard.words import content_stems, is_number
 
@@ -15,10 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QuotedPassage:
-    """A passage and its sentences; they are found when first needed, once."""
+    """A passage and its sentences; they are found when first needed, once.
+
+    `text` is what of the passage may be quoted, every place where it was: what the scan neutralised is blank. It is
+    empty where that cannot be had without moving text; then nothing is quoted.
+    """
 
     passage: Passage
+    text: str = field(init=False)
     _sentences: list[tuple[tuple[int, int], frozenset[str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Find what may be quoted."""
+        self.text = quotable(self.passage) or ""
 
     def best_match(self, claim: str) -> tuple[float, tuple[int, int]]:
         """How much the passage's most similar sentence shares with the claim (0-1), and that sentence's span.
@@ -28,7 +38,7 @@ class QuotedPassage:
         the span (0, 0).
         """
         if not self._sentences:
-            text = self.passage.text.raw
+            text = self.text
             self._sentences = [(span, frozenset(content_stems(text[slice(*span)]))) for span in sentence_spans(text)]
         if not self._sentences:
             return 0.0, (0, 0)
@@ -45,7 +55,7 @@ class QuotedPassage:
             document_id=passage.document_id,
             title=passage.title.raw,
             uri=passage.uri,
-            quote=passage.text.raw[slice(*span)],
+            quote=self.text[slice(*span)],
             answer_start=answer[0],
             answer_end=answer[1],
             passage_start=span[0],

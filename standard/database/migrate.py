@@ -192,7 +192,7 @@ async def _check_server(conn: AsyncConnection[TupleRow], *, allow_old_pgvector: 
     )
     problem = f"pgvector {version} has bugs that damage indexes; {way_out}"
     if not allow_old_pgvector:
-        raise FailedPrecondition(f"{problem}, or set POINTSMAN_DATABASE__ALLOW_OLD_PGVECTOR=true to go on regardless")
+        raise FailedPrecondition(f"{problem}, or set POINTSMAN_DATABASE__ACCEPT_OLD_PGVECTOR=true to go on regardless")
     return version, (problem,)
 
 

@@ -22,12 +22,15 @@ class Scope:
     """What a search may see. It comes from the caller's identity and request, never from a model.
 
     `groups` are the caller's access groups; a document with groups is visible only to callers who share one.
+    `narrowed` says that the caller may see only some of the tenant's collections, `collection` among them: what does
+    not know collections must not answer.
     """
 
     tenant: str = "default"
     collection: str = "default"
     filter: Filter | None = None
     groups: frozenset[str] = frozenset()
+    narrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,17 @@ class ScanFinding:
     verdict: str
     techniques: tuple[str, ...] = ()
     rules_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """What stands around a passage, read as a whole. `finding` is the scan's word on that whole, None where it passed.
+
+    `text` is what may be shown of it: all, what is left without its hidden parts, or nothing where it was withheld.
+    """
+
+    text: UntrustedText
+    finding: ScanFinding | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from standard.domain.passage import Passage, RetrievedPassage, Retriever, Scope, SearchResult
-    from standard.domain.text import UntrustedText
+    from standard.domain.passage import Passage, RetrievedPassage, Retriever, Scope, SearchResult, Section
     from standard.foreign.library import ForeignLibrary
     from standard.foreign.retriever import ForeignRetriever
     from standard.retrieval.reader import CorpusReader
@@ -118,7 +117,7 @@ class LibraryByCollection:
         """Find passages that share names with these."""
         return await self._of(scope).find_linked(scope, passages, question=question, vector=vector, k=k)
 
-    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> Section:
         """Read what stands around a passage."""
         return await self._of(scope).read_section(scope, passage, neighbours=neighbours)
 

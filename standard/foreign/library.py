@@ -7,7 +7,6 @@ search for keywords goes by their meaning, and no name is taken for unknown.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,15 +14,13 @@ from psycopg import sql
 
 from standard.domain.errors import DeadlineExceeded, FailedPrecondition, NotFound
 from standard.domain.passage import RetrievedPassage
-from standard.domain.text import UntrustedText
 from standard.foreign.conditions import column_sql, first_text
 from standard.foreign.retriever import WORDS_SECONDS
-from standard.foreign.statements import LONGEST_TEXT, holds_all_sql
+from standard.foreign.statements import holds_all_sql
 from standard.retrieval.links import names_in
 from standard.retrieval.reader import MAX_NAMES, split_keywords
 from standard.retrieval.retriever import searchable
-from standard.sandbox.policy import POLICIES, policed
-from standard.sandbox.scan import cut_unseen, scan_chunk, shipped_scanner
+from standard.retrieval.section import screened_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from standard.domain.passage import Passage, Scope
+    from standard.domain.passage import Passage, Scope, Section
     from standard.foreign.conditions import Condition
     from standard.foreign.retriever import ForeignRetriever
     from standard.foreign.view import TableView
@@ -117,7 +114,7 @@ class ForeignLibrary:
         linked = [item for item in found.passages if item.passage.document_id not in known]
         return tuple(replace(item, via="link") for item in linked if item.lexical_rank is not None)[:k]
 
-    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> Section:
         """Return the passage with its neighbours, where document and position are mapped; else the passage alone.
 
         What the scan withholds is left out, of the whole too. Raises NotFound where the passage is gone.
@@ -133,7 +130,7 @@ class ForeignLibrary:
             raise NotFound("the passage is no longer in the table; search again")
         kept = [found[key] for key in keys if key in found and found[key].verdict != "quarantine"]
         section = "\n\n".join(item.text.raw for item in kept)
-        return UntrustedText(await asyncio.to_thread(_screened, section, self._scan_policy))
+        return await screened_section(passage.passage_id, section, self._scan_policy)
 
     async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
         """Return those names whose words all stand in one passage; all of them where words cannot be looked up."""
@@ -193,14 +190,3 @@ class ForeignLibrary:
             return []
         keys = [str(row[0]) for row in rows]
         return keys if passage.passage_id in keys else []
-
-
-def _screened(section: str, policy: str) -> str:
-    scan = policed(scan_chunk, POLICIES.get(policy, POLICIES["standard"]), shipped_scanner().version)
-    match scan("", section[: 10 * LONGEST_TEXT]).verdict:
-        case "quarantine":
-            return ""
-        case "neutralise":
-            return cut_unseen(section)
-        case _:
-            return section

@@ -6,7 +6,6 @@ id.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,13 +15,11 @@ from pgvector import HalfVector
 from standard.database.pool import connection, tenant_rows
 from standard.domain.errors import NotFound
 from standard.domain.passage import RetrievedPassage
-from standard.domain.text import UntrustedText
 from standard.retrieval.directory import CollectionView
 from standard.retrieval.hydrate import hydrate, passage_keys
 from standard.retrieval.links import link_score, links_sql, names_in
 from standard.retrieval.retriever import searchable
-from standard.sandbox.policy import POLICIES, policed
-from standard.sandbox.scan import cut_unseen, scan_chunk, shipped_scanner
+from standard.retrieval.section import screened_section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from standard.database.pool import Pool
-    from standard.domain.passage import Passage, Scope
+    from standard.domain.passage import Passage, Scope, Section
     from standard.retrieval.retriever import CorpusRetriever
     from standard.retrieval.visibility import Visibility
 
@@ -159,12 +156,12 @@ class CorpusReader:
             if key in texts
         )
 
-    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> Section:
         """Return the parent section of a passage (about 1,000 tokens), with `neighbours` the sections around it too.
 
         Text of quarantined chunks within it is left out. What is left is scanned as a whole, since chunks meet in it:
-        it comes without what no reader sees, or empty, where the scan finds cause. Raises NotFound where the passage is
-        gone or not for the caller.
+        it comes without what no reader sees, or empty, where the scan finds cause, and with what was found. Raises
+        NotFound where the passage is gone or not for the caller.
         """
         view, visible = await self._retriever.opened(scope)
         documents, positions = passage_keys([passage.passage_id])
@@ -180,7 +177,7 @@ class CorpusReader:
         start, text, withheld_starts, withheld_ends = row
         spans = list(zip(withheld_starts or (), withheld_ends or (), strict=True))
         section = without_spans(text, [(first - start, last - start) for first, last in spans])
-        return UntrustedText(await asyncio.to_thread(_screened, section, view.scan_policy or self._scan_policy))
+        return await screened_section(passage.passage_id, section, view.scan_policy or self._scan_policy)
 
     async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
         """Return those of the first MAX_NAMES names whose words all stand in one passage that the caller may see.
@@ -202,17 +199,6 @@ class CorpusReader:
             return {}
         async with connection(self._pool) as conn:
             return (await hydrate(conn, view.generation_id, visible, keys)).passages
-
-
-def _screened(section: str, policy: str) -> str:
-    scan = policed(scan_chunk, POLICIES.get(policy, POLICIES["standard"]), shipped_scanner().version)
-    match scan("", section).verdict:
-        case "quarantine":
-            return ""
-        case "neutralise":
-            return cut_unseen(section)
-        case _:
-            return section
 
 
 def split_keywords(text: str) -> list[str]:

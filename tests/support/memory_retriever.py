@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from standard.domain.passage import Passage, RetrievedPassage, Scope, SearchResult
+from standard.domain.passage import Passage, RetrievedPassage, Scope, SearchResult, Section
 from standard.domain.text import UntrustedText
+from standard.retrieval.section import screened_section
 
 DIMENSIONS = 512
 
@@ -105,12 +106,13 @@ class MemoryLibrary:
             "link",
         )
 
-    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> UntrustedText:
+    async def read_section(self, scope: Scope, passage: Passage, *, neighbours: bool) -> Section:
         await self._enter("read_section", passage.passage_id)
         parts = [p for p in self.passages if p.document_id == passage.document_id]
         if not neighbours:
             parts = [p for p in parts if abs(p.position - passage.position) <= 1]
-        return UntrustedText("\n".join(p.text.raw for p in sorted(parts, key=lambda p: p.position)))
+        text = "\n".join(p.text.raw for p in sorted(parts, key=lambda p: p.position))
+        return await screened_section(passage.passage_id, text, "standard")
 
     async def mentioned(self, scope: Scope, names: Sequence[str]) -> frozenset[str]:
         await self._enter("mentioned", ", ".join(names))

