@@ -12,10 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.http.console import MAX_COUNTED
-from router.http.console_page import POLICY, assets
+from router.http.app import served_paths
+from router.http.console import MAX_COUNTED, TRACE_ENTRIES
+from router.http.console_page import POLICY, assets, page_paths
 from router.journal.listing import MAX_PAGE
+from router.settings import BadSettings
 from standard.database.pool import connection
+from standard.domain.event import Event, TokenEmitted
 from tests.integration.http.conftest import WHERE, serving, settings_for
 
 if TYPE_CHECKING:
@@ -343,3 +346,62 @@ async def test_any_parameters_are_answered_or_refused_and_never_break_it(
         assert len(body["runs"]) <= MAX_PAGE
     if response.status_code == 200 and path == "routing":
         assert body["runs"] <= MAX_COUNTED
+
+
+async def test_reads_that_pile_up_are_refused_and_those_whose_reader_left_make_room(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with serving(settings_for(database_url, tmp_path)) as own:
+        async with connection(own.application.pool) as conn, conn.transaction():
+            await conn.execute("lock table run in access exclusive mode")
+            stuck = [asyncio.create_task(own.client.get("/console/api/runs")) for _ in range(40)]
+            done, waiting = await asyncio.wait(stuck, timeout=2.0)
+            refused = [each.result() for each in done]
+            assert [each.status_code for each in refused] == [429] * 8
+            assert "retry-after" in refused[0].headers
+            # Two connections are the most that the console takes; questions and the rest have theirs.
+            assert (await own.client.get("/console/api/dependencies")).status_code == 200
+            assert (await own.client.get("/console/api/about")).status_code == 200
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            async with asyncio.timeout(5.0):  # the server hears of it a moment later
+                while True:
+                    late = asyncio.create_task(own.client.get("/console/api/runs"))
+                    _, pending = await asyncio.wait([late], timeout=0.3)
+                    if pending:  # it waits for the lock and was not refused
+                        break
+        assert (await late).status_code == 200
+
+
+async def test_a_long_trace_comes_in_pieces(database_url: str, tmp_path: Path) -> None:
+    async with serving(settings_for(database_url, tmp_path)) as own:
+        journal = own.application.journal
+        begun = await journal.begin("default", "long", "hash", None, "")
+        events = [Event(number, TokenEmitted(f"{number} "), "") for number in range(1, TRACE_ENTRIES + 51)]
+        await journal.append(begun, events, state="done")
+        first = await read(own, "/console/api/runs/long")
+        assert (len(first["entries"]), first["next_after"]) == (TRACE_ENTRIES, TRACE_ENTRIES)
+        rest = await read(own, f"/console/api/runs/long?after={TRACE_ENTRIES}")
+        assert (len(rest["entries"]), rest["next_after"]) == (50, None)
+
+
+async def test_a_run_that_goes_on_is_listed_as_running(database_url: str, tmp_path: Path) -> None:
+    async with serving(settings_for(database_url, tmp_path)) as own:
+        await own.application.journal.begin("default", "begun", "hash", None, "")
+        await own.application.journal.begin("other", "begun", "hash", None, "")
+        listed = (await read(own, "/console/api/runs"))["runs"]
+        assert [(each["request_id"], each["state"], each["chosen"], each["outcome"]) for each in listed] == [
+            ("begun", "running", None, None)
+        ]
+
+
+async def test_a_contract_that_wants_the_consoles_paths_stops_the_start(tmp_path: Path) -> None:
+    contract = tmp_path / "own.toml"
+    contract.write_text(
+        'name = "own"\n[[route]]\npath = "/"\nmethod = "GET"\n[route.request]\nquestion = "@query.q"\n'
+        "[route.response]\ntext = '{answer}'\n"
+    )
+    assert served_paths([str(contract)])
+    with pytest.raises(BadSettings, match="GET / is served by the gateway itself"):
+        served_paths([str(contract)], page_paths())
