@@ -70,7 +70,7 @@ test-models: $(VENV)/.models ## Run the tests that need sentence-transformers.
 $(VENV)/layouts/.made: requirements/layouts.txt | $(BIN)/python
 	@echo "installing the libraries whose tables are read ..." >&2
 	@$(BIN)/python -m venv $(VENV)/layouts
-	@$(VENV)/layouts/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --requirement requirements/layouts.txt
+	@$(VENV)/layouts/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --requirement requirements/layouts.txt
 	@touch $@
 
 test-layouts: $(VENV)/.dev $(VENV)/layouts/.made ## Run the tests on tables made by LangChain, LlamaIndex and Haystack themselves.

@@ -183,17 +183,22 @@ def words_sql(view: TableView, lexical: Lexical, condition: Condition) -> sql.Co
     of the condition.
     """
     if lexical.kind == "trigram":
-        found = sql.SQL("{} ilike any({}::text[])").format(column_sql(lexical.column), sql.Placeholder("leading"))
-        rank = sql.SQL("({})::int").format(_matches(lexical, sql.SQL("term.query")))
+        words: sql.Composable = column_sql(lexical.column)
+        found = sql.SQL("{} ilike any({}::text[])").format(words, sql.Placeholder("leading"))
+        rank: sql.Composable = sql.SQL("(held.words ilike term.query)::int")
     else:
-        found = sql.SQL("{} @@ {}::tsquery").format(_searched(lexical), sql.Placeholder("leading"))
-        rank = sql.SQL("ts_rank({}, term.query::tsquery) / {}").format(_searched(lexical), Constant(_ONE_OCCURRENCE))
+        words = _searched(lexical)
+        found = sql.SQL("{} @@ {}::tsquery").format(words, sql.Placeholder("leading"))
+        rank = sql.SQL("ts_rank(held.words, term.query::tsquery) / {}").format(Constant(_ONE_OCCURRENCE))
+    # offset 0: what a row is ranked by is made once a row, not once a term
     return sql.SQL(
-        "select {id}::text as id, (select sum(term.weight * {rank})"
+        "select held.id::text, (select sum(term.weight * {rank})"
         " from unnest({queries}::text[], {weights}::float8[]) term(query, weight))::float8 as score"
-        " from {table} t where {condition} and {found} order by score desc, id limit {depth}"
+        " from (select {id} as id, {words} as words from {table} t where {condition} and {found} offset 0) held"
+        " order by score desc, 1 limit {depth}"
     ).format(
         id=column_sql(view.mapping.id),
+        words=words,
         rank=rank,
         queries=sql.Placeholder("queries"),
         weights=sql.Placeholder("weights"),
