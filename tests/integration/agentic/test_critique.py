@@ -10,7 +10,7 @@ from agentic.run import AgenticParts, make_parts
 from agentic.settings import AgenticSettings
 from agentic.writer import StandardWriter
 from standard.domain.answer import Outcome, StopReason
-from standard.domain.event import EventBody, QueryIssued, TokenEmitted
+from standard.domain.event import EventBody, OutputBlocked, QueryIssued, TokenEmitted
 from standard.domain.outcome import RouteResult
 from standard.domain.question import Budget
 from standard.llm.client import OpenAiLlm
@@ -111,3 +111,17 @@ async def test_a_review_that_fails_leaves_the_draft_with_a_notice(
     result, _ = await ask(llm, library)
     assert NOT_CHECKED in result.notices
     assert result.usage.llm_calls == 4
+
+
+async def test_a_reviewed_draft_that_is_blocked_has_cost_what_it_cost(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    made = parts(llm, library)
+    secret = made.writer.secret
+    assert secret is not None
+    server.script = [ENOUGH, Reply(f"{secret.prompt[:120]} [S1]."), verdict(True)]
+    result, events = await run(QUESTION, made, library, top_k=1)
+    assert (result.outcome, result.stop_reason) == (Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED)
+    assert isinstance(events[-1], OutputBlocked)
+    assert result.usage.llm_calls == len(server.requests) == 3
+    assert result.steps == 1
