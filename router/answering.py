@@ -64,8 +64,8 @@ def make_agentic(
     )
 
 
-def agentic_handler(parts: AgenticParts) -> RouteHandler:
-    """The agentic route."""
+def agentic_handler(parts: AgenticParts, *, aside: bool = False) -> RouteHandler:
+    """The agentic route; `aside` keeps no checkpoints, since nobody goes on with such a run."""
 
     async def handle(
         question: Question,
@@ -75,7 +75,7 @@ def agentic_handler(parts: AgenticParts) -> RouteHandler:
         emit: Emit,
         may_escalate: bool,  # noqa: ARG001 - nothing lies beyond this route
     ) -> RouteResult:
-        thread = thread_of(question.scope.tenant, question.request_id)
+        thread = "" if aside else thread_of(question.scope.tenant, question.request_id)
         with translated_errors():  # the checkpoints'; everything else translates its own
             return await answer_agentic(question, first, vector, parts=parts, emit=emit, thread=thread)
 

@@ -49,6 +49,7 @@ from router.keys import find_key
 from router.limits import TenantLimits
 from router.parts import GatewayParts
 from router.policy import PolicyStore
+from router.rollout.shadow import Shadow
 from router.routing_models import ModelLoader
 from router.serverlock import RunningServer, server_lock
 from router.settings import BadSettings
@@ -210,6 +211,13 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             resume=resume_handler(agentic),
             drift=drift,
             limits=limits,
+            shadow=Shadow(
+                agentic_handler(agentic, aside=True),
+                pool,
+                consent=journal.consent,
+                concurrency=settings.routing.shadow_concurrency,
+                timeout_seconds=settings.server.default_timeout_seconds,
+            ),
         )
         gateway = await stack.enter_async_context(Gateway(parts))
         health = Health(_probes(pool, embed, models, llm, upstream), health_aio.HealthServicer(), metrics)

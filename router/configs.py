@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentic.settings import AgenticSettings
-from router.decide import Policy
+from router.decide import CanaryBy, Policy, Rollout
 from router.settings import BadSettings
 from standard.database.pool import DatabaseConfig
 from standard.domain.question import Route
@@ -146,4 +146,8 @@ def routing_policy(settings: Settings, model_threshold: float) -> Policy:
         sticky_sessions=routing.sticky_sessions,
         min_agentic_seconds=routing.min_agentic_seconds,
         expected_agentic_cost_usd=routing.expected_agentic_cost_usd,
+        rollout=Rollout(routing.rollout),
+        canary_percent=routing.canary_percent,
+        canary_by=CanaryBy(routing.canary_by),
+        shadow_sample=routing.shadow_sample,
     )

@@ -7,6 +7,7 @@ dispose. The order of the rules is the order of their authority.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from standard.domain.answer import Decision, DecisionReason
 from standard.domain.question import Route
@@ -29,9 +30,32 @@ class Signals:
     adapted_by: float = 0.0
 
 
+class Rollout(StrEnum):
+    """How far the agentic route is rolled out.
+
+    `off`: nobody takes it; `shadow`: nobody, a sample is answered by it aside; `canary`: a percentage may; `enforce`:
+    everybody may. Off overrides even a request's own choice, so that it is a way back; shadow and canary leave that be.
+    """
+
+    OFF = "off"
+    SHADOW = "shadow"
+    CANARY = "canary"
+    ENFORCE = "enforce"
+
+
+class CanaryBy(StrEnum):
+    """What a canary's percentage is of."""
+
+    SESSION = "session"
+    TENANT = "tenant"
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy in force for a tenant; fields as in the settings section [routing]."""
+    """The policy in force for a tenant; fields as in the settings section [routing].
+
+    `canary_percent` is 0 to 100, `shadow_sample` a share of questions, 0 to 1; `kill_switch` is as `rollout` off.
+    """
 
     threshold: float = 0.5
     safe_route: Route = Route.STANDARD
@@ -39,6 +63,16 @@ class Policy:
     sticky_sessions: bool = False
     min_agentic_seconds: float = 2.0
     expected_agentic_cost_usd: float = 0.0
+    rollout: Rollout = Rollout.ENFORCE
+    canary_percent: float = 0.0
+    canary_by: CanaryBy = CanaryBy.SESSION
+    shadow_sample: float = 1.0
+    kill_switch: bool = False
+
+    @property
+    def mode(self) -> Rollout:
+        """The rollout in force."""
+        return Rollout.OFF if self.kill_switch else self.rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +81,8 @@ class Circumstances:
 
     `forced` and `threshold` come from the request; `session_route` is the session's earlier final route;
     `agentic_share` (0-1) the tenant's recent share; `seconds_left` and `cost_left_usd` what the caller's limits leave
-    (None: no limit); `priced` says whether an agentic answer costs time and money at all (a language model is in use).
+    (None: no limit); `priced` says whether an agentic answer costs time and money at all (a language model is in use);
+    `canary_place` (0 to 100) is compared with the canary's percentage.
     """
 
     forced: Route | None = None
@@ -57,18 +92,21 @@ class Circumstances:
     seconds_left: float | None = None
     cost_left_usd: float | None = None
     priced: bool = True
+    canary_place: float = 0.0
 
 
 def decide(signals: Signals, circumstances: Circumstances, policy: Policy) -> Decision:
     """Choose the route.
 
     Forced routes win; then an unknown language or a silent classifier takes the safe route; then a sticky session; then
-    probability against threshold. An agentic choice that the caller's limits or the tenant's cap cannot carry becomes
-    standard (reason budget or cap).
+    probability against threshold. An agentic choice that the rollout does not let through, or that the caller's limits
+    or the tenant's cap cannot carry, becomes standard (reason rollout, budget or cap).
     """
     threshold = policy.threshold if circumstances.threshold is None else circumstances.threshold
     route, reason = _choose(signals, circumstances, policy, threshold)
-    if route is Route.AGENTIC and reason is not DecisionReason.FORCED:
+    if route is Route.AGENTIC and not lets_agentic(circumstances, policy):
+        route, reason = Route.STANDARD, DecisionReason.ROLLOUT
+    elif route is Route.AGENTIC and reason is not DecisionReason.FORCED:
         if _beyond_limits(circumstances, policy):
             route, reason = Route.STANDARD, DecisionReason.BUDGET
         elif policy.max_agentic_share is not None and circumstances.agentic_share >= policy.max_agentic_share:
@@ -82,6 +120,19 @@ def decide(signals: Signals, circumstances: Circumstances, policy: Policy) -> De
         evidence_probability=signals.evidence,
         model_version=signals.model_version,
     )
+
+
+def lets_agentic(circumstances: Circumstances, policy: Policy) -> bool:
+    """Whether the rollout lets this question take the agentic route, at once or by a hand-over."""
+    match policy.mode:
+        case Rollout.OFF:
+            return False
+        case Rollout.SHADOW:
+            return circumstances.forced is Route.AGENTIC
+        case Rollout.CANARY:
+            return circumstances.forced is Route.AGENTIC or circumstances.canary_place < policy.canary_percent
+        case Rollout.ENFORCE:
+            return True
 
 
 def _choose(

@@ -15,10 +15,12 @@ import structlog
 
 from router.answers import agentic_decision, dry_answer, less, whole_answer
 from router.asked import asked_text, embedded_text
-from router.decide import Circumstances, Signals, decide
+from router.decide import Circumstances, Signals, decide, lets_agentic
 from router.describe import describe
 from router.journal.question import kept_question, replies_of
 from router.outcomes import facts_of, verdict
+from router.rollout.place import canary_place
+from router.rollout.shadow import Aside, wants_aside
 from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard.domain.answer import Answer, Decision, Outcome, Timings
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from router.decide import Policy
     from router.journal.store import BegunRun, StoredRun
     from router.parts import GatewayParts, RoutingModels
     from router.routing_models import TextReading
@@ -98,9 +101,10 @@ class Execution:
         self._clock = Clockwork(time.perf_counter())
         self._recorded = 0
         self._replies: list[str] = []
+        self._looked: FirstLook | None = None
 
-    async def work(self, *, known: bool = False) -> None:
-        """Work to the end and finish the run.
+    async def work(self, *, known: bool = False) -> Aside | None:
+        """Work to the end, finish the run, and return what is to be answered aside, if it is.
 
         `known`: the question came from the journal, where the run is. A run that is done, or that another worker has,
         is read from the journal; one whose worker failed or died is taken over. Raises what a caller should see; the
@@ -109,13 +113,14 @@ class Execution:
         run = self._run
         try:
             if known:
-                await self._settle(await self._claim(), None)
+                aside = await self._settle(await self._claim(), None)
             else:
-                await self._settle(*await self._begin_and_look())
+                aside = await self._settle(*await self._begin_and_look())
         except BaseException as error:
             await self._record_failure(error)
             raise
         run.finish()
+        return aside
 
     async def _begin_and_look(self) -> tuple[BegunRun, FirstLook | Exception]:
         """Both at once. A look that fails does not undo the beginning: the row must be closed, or needs no look."""
@@ -152,7 +157,7 @@ class Execution:
             self._run.held = begun
         return begun
 
-    async def _settle(self, begun: BegunRun, look: FirstLook | Exception | None) -> None:
+    async def _settle(self, begun: BegunRun, look: FirstLook | Exception | None) -> Aside | None:
         run = self._run
         while not begun.owner:
             if begun.body_hash != run.body_hash:
@@ -161,7 +166,7 @@ class Execution:
                 raise FailedPrecondition(f"run {run.request_id!r} can't be replayed: the journal keeps no text")
             if begun.state in {"done", "waiting"}:
                 await self._catch_up()
-                return
+                return None
             await self._follow()
             begun = await self._claim()
         answer: Answer | None = None
@@ -174,6 +179,15 @@ class Execution:
                 raise look
             answer = await self._answer(look or await self._look())
         await self._end(answer)
+        return self._aside(begun, answer)
+
+    def _aside(self, begun: BegunRun, answer: Answer) -> Aside | None:
+        looked, question = self._looked, self._question
+        if looked is None or self._parts.shadow is None:
+            return None
+        if not wants_aside(question, answer, self._parts.policies.policy(question.scope.tenant)):
+            return None
+        return Aside(begun.run_id, question, looked.vector, looked.first, answer)
 
     async def _end(self, answer: Answer) -> None:
         waits = answer.outcome is Outcome.NEEDS_CLARIFICATION and self._parts.resume is not None
@@ -312,20 +326,23 @@ class Execution:
                 _log.exception("the classifier failed; taking the safe route")
         return Signals(model_version=models.version)
 
-    def _circumstances(self) -> Circumstances:
+    def _circumstances(self, policy: Policy) -> Circumstances:
         question = self._question
         return circumstances(
             question,
             session_route=self._sessions.route(question.scope.tenant, question.session_id),
             agentic_share=self._sessions.share(question.scope.tenant),
             priced=self._parts.has_llm,
+            place=canary_place(question, policy.canary_by),
         )
 
     async def _answer(self, look: FirstLook) -> Answer:
         parts, question, clock = self._parts, self._question, self._clock
         at = time.perf_counter()
         policy = parts.policies.policy(question.scope.tenant)
-        decision = decide(look.signals, self._circumstances(), policy)
+        around = self._circumstances(policy)
+        decision = decide(look.signals, around, policy)
+        self._looked = look
         clock.decide += time.perf_counter() - at
         parts.metrics.decided(decision, clock.decide)
         if parts.drift is not None and not question.probe:
@@ -335,7 +352,7 @@ class Execution:
         parts.metrics.first_event_seconds.labels(decision.route.value).observe(waited)
         if question.dry_run:
             return dry_answer(question, decision, clock.timings())
-        return self._whole(*await self._route(look, decision))
+        return self._whole(*await self._route(look, decision, lets_agentic(around, policy)))
 
     async def _emit(self, body: EventBody) -> None:
         clock = self._clock
@@ -353,12 +370,12 @@ class Execution:
         self._parts.metrics.answered(answer, question.scope.tenant)
         return answer
 
-    async def _route(self, look: FirstLook, decision: Decision) -> tuple[Route, Decision, RouteResult]:
+    async def _route(self, look: FirstLook, decision: Decision, agentic: bool) -> tuple[Route, Decision, RouteResult]:
         parts, question, emit = self._parts, self._question, self._emit
         if decision.route is Route.AGENTIC:
             result = await parts.agentic(question, look.vector, look.first, emit=emit, may_escalate=False)
             return Route.AGENTIC, decision, result
-        may_escalate = question.route is None and parts.settings.routing.escalate
+        may_escalate = question.route is None and parts.settings.routing.escalate and agentic
         result = await parts.standard(question, look.vector, look.first, emit=emit, may_escalate=may_escalate)
         if not result.escalate:
             return Route.STANDARD, decision, result
@@ -370,9 +387,12 @@ class Execution:
 
 
 def circumstances(
-    question: Question, *, session_route: Route | None, agentic_share: float, priced: bool
+    question: Question, *, session_route: Route | None, agentic_share: float, priced: bool, place: float = 0.0
 ) -> Circumstances:
-    """What bears on the decision beside the models; call within a running event loop."""
+    """What bears on the decision beside the models; call within a running event loop.
+
+    `place` is the question's in a canary; at 0 it is in any.
+    """
     seconds = None if question.deadline is None else question.deadline - asyncio.get_running_loop().time()
     if question.budget.max_seconds is not None:
         seconds = question.budget.max_seconds if seconds is None else min(seconds, question.budget.max_seconds)
@@ -384,4 +404,5 @@ def circumstances(
         seconds_left=seconds,
         cost_left_usd=question.budget.max_cost_usd,
         priced=priced,
+        canary_place=place,
     )

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from classifier.explain import Explanation
     from router.journal.store import StoredRun
     from router.parts import GatewayParts
+    from router.rollout.shadow import Aside
     from standard.domain.answer import Answer, Decision
     from standard.domain.passage import Scope, SearchResult
     from standard.domain.question import Question, Route
@@ -66,6 +67,7 @@ class Gateway:
         self._stack = AsyncExitStack()
         self._tasks: asyncio.TaskGroup | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._asides: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         self._tasks = await self._stack.enter_async_context(task_group())
@@ -81,6 +83,8 @@ class Gateway:
         for run in self._runs.all():
             if run.task is not None:
                 run.task.cancel("the server stops")
+        for aside in self._asides:
+            aside.cancel("the server stops")
         await self._stack.__aexit__(kind, error, trace)
 
     async def _renew_leases(self) -> None:
@@ -228,7 +232,7 @@ class Gateway:
         spent_now.set(spent)  # of this task alone
         try:
             with structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant):
-                await Execution(self._parts, self._sessions, run, question).work(known=known)
+                self._begin_aside(await Execution(self._parts, self._sessions, run, question).work(known=known))
         except asyncio.CancelledError:
             message = "the run was stopped before its end; ask again with the same id"
             run.finish(Unavailable(message, retry_after_seconds=1.0))
@@ -241,6 +245,15 @@ class Gateway:
         finally:
             self._runs.remove(run)
             await self._charge(run.tenant, spent)
+
+    def _begin_aside(self, aside: Aside | None) -> None:
+        """Answer a question aside, where it is wanted and there is a place."""
+        shadow = self._parts.shadow
+        if aside is None or shadow is None or self._tasks is None or not shadow.take_place():
+            return
+        task = self._tasks.create_task(shadow.answer(aside), name=f"aside {aside.question.request_id}")
+        self._asides.add(task)
+        task.add_done_callback(self._asides.discard)
 
     async def _charge(self, tenant: str, spent: Spent) -> None:
         """Charge a tenant for what a run used, however it ended; a cancellation does not cut this short."""

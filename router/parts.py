@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from router.journal.store import Journal
     from router.limits import TenantLimits
     from router.policy import PolicyStore
+    from router.rollout.shadow import Shadow
     from router.routing_models import TextReading
     from router.settings import Settings
     from router.telemetry.drift import DriftWatch
@@ -91,7 +92,8 @@ class GatewayParts:
     """What the gateway is made of.
 
     `models` returns None while no routing model is ready; `resume` is None where no checkpoints are kept: a run can't
-    wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any.
+    wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any,
+    `shadow` where nothing is answered aside.
     """
 
     embed: Callable[[str], Awaitable[NDArray[np.float32]]]
@@ -107,3 +109,4 @@ class GatewayParts:
     resume: ResumeHandler | None = None
     drift: DriftWatch | None = None
     limits: TenantLimits | None = None
+    shadow: Shadow | None = None

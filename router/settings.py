@@ -206,6 +206,15 @@ class RoutingSettings(Section):
         0.0, ge=0.0, description="With a smaller cost cap, the agentic route is not taken."
     )
     escalate: bool = Field(True, description="Let the standard route hand over when its evidence is insufficient.")
+    rollout: Literal["off", "shadow", "canary", "enforce"] = Field(
+        "enforce", description="Who may take the agentic route: nobody, nobody but aside, canary_percent, everybody."
+    )
+    canary_percent: float = Field(0.0, ge=0.0, le=100.0, description="Percentage that may, with rollout = canary.")
+    canary_by: Literal["session", "tenant"] = Field("session", description="What that is a percentage of.")
+    shadow_sample: Fraction = Field(1.0, description="Share of questions answered aside, with rollout = shadow.")
+    shadow_concurrency: int = Field(
+        2, ge=1, le=1000, description="Questions answered aside at once; what comes beyond is left out."
+    )
 
 
 class RetrievalSettings(Section):

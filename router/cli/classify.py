@@ -56,7 +56,7 @@ def classify(
             explain=explain,
             collection=collection,
         )
-        response = to_json(await client.gateway.Classify(request, timeout=60.0))
+        response = to_json(await client.gateway.Classify(request, timeout=60.0, metadata=client.metadata))
         decision = response["decision"]
         line = {
             "id": row["id"],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf import json_format, struct_pb2, timestamp_pb2
 from pointsman.v1 import admin_pb2, admin_pb2_grpc, gateway_pb2
 
+from router.decide import CanaryBy, Rollout
 from router.grpc.convert import ROUTES
 from router.grpc.errors import abort
 from router.grpc.validate import fraction, identifier, to_route
@@ -16,13 +17,26 @@ from standard.domain.question import Route
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from router.decide import Policy
     from router.grpc.calls import Context
     from router.identity import Identity
     from router.journal.store import Journal
     from router.policy import PolicyStore, StoredPolicy
+
+
+_Word = TypeVar("_Word")
+_ROLLOUTS: Final = {
+    Rollout.OFF: admin_pb2.ROLLOUT_MODE_OFF,
+    Rollout.SHADOW: admin_pb2.ROLLOUT_MODE_SHADOW,
+    Rollout.CANARY: admin_pb2.ROLLOUT_MODE_CANARY,
+    Rollout.ENFORCE: admin_pb2.ROLLOUT_MODE_ENFORCE,
+}
+_CANARIES: Final = {
+    CanaryBy.SESSION: admin_pb2.CANARY_BY_SESSION,
+    CanaryBy.TENANT: admin_pb2.CANARY_BY_TENANT,
+}
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
@@ -67,7 +81,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 raise InvalidInput("policy", "is missing")
             if request.expected_version < 0:
                 raise InvalidInput("expected_version", "is negative")
-            policy = changed_policy(self._policies.policy(tenant), self._policies.default, request.policy)
+            policy = changed_policy(self._policies.own(tenant), self._policies.default, request.policy)
             by = identity.name or identity.tenant
             stored = await self._policies.update(tenant, policy, request.expected_version, by=by)
             return admin_pb2.UpdateRoutingPolicyResponse(policy=policy_message(stored.policy), version=stored.version)
@@ -116,11 +130,22 @@ def policy_message(policy: Policy) -> admin_pb2.RoutingPolicy:
         safe_route=ROUTES[policy.safe_route],
         max_agentic_share=policy.max_agentic_share,
         sticky_sessions=policy.sticky_sessions,
+        rollout=_ROLLOUTS[policy.rollout],
+        canary_percent=policy.canary_percent,
+        canary_by=_CANARIES[policy.canary_by],
+        shadow_sample=policy.shadow_sample,
+        kill_switch=policy.kill_switch,
     )
 
 
 def changed_policy(current: Policy, default: Policy, message: admin_pb2.RoutingPolicy) -> Policy:
-    """A whole new policy; an absent threshold is the default's, an absent cap is no cap."""
+    """A whole new policy; an absent threshold is the default's, an absent cap is no cap.
+
+    What is absent of the rollout stays as it was: whoever changes a threshold alone must not end a shadow.
+    """
+    percent = message.canary_percent if message.HasField("canary_percent") else current.canary_percent
+    if not 0.0 <= percent <= 100.0:  # NaN fails too
+        raise InvalidInput("policy.canary_percent", f"{percent} is not within 0 to 100")
     return replace(
         current,
         threshold=fraction(message.threshold, "policy.threshold")
@@ -131,7 +156,24 @@ def changed_policy(current: Policy, default: Policy, message: admin_pb2.RoutingP
         if message.HasField("max_agentic_share")
         else None,
         sticky_sessions=message.sticky_sessions,
+        rollout=_named(_ROLLOUTS, message.rollout, "policy.rollout", current.rollout),
+        canary_percent=percent,
+        canary_by=_named(_CANARIES, message.canary_by, "policy.canary_by", current.canary_by),
+        shadow_sample=fraction(message.shadow_sample, "policy.shadow_sample")
+        if message.HasField("shadow_sample")
+        else current.shadow_sample,
+        kill_switch=message.kill_switch if message.HasField("kill_switch") else current.kill_switch,
     )
+
+
+def _named(known: Mapping[_Word, int], number: int, field: str, absent: _Word) -> _Word:
+    """The word of an enum's number; `absent` for unspecified."""
+    if number == 0:
+        return absent
+    for word, value in known.items():
+        if value == number:
+            return word
+    raise InvalidInput(field, f"{number} is none of {', '.join(str(word) for word in known)}")
 
 
 def _updated(stored: StoredPolicy) -> timestamp_pb2.Timestamp | None:

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pointsman.v1 import gateway_pb2 as _gateway_pb2
 import builtins as _builtins
 import sys
@@ -20,6 +21,62 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _RolloutMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RolloutModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RolloutMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ROLLOUT_MODE_UNSPECIFIED: _RolloutMode.ValueType  # 0
+    """Not said."""
+    ROLLOUT_MODE_OFF: _RolloutMode.ValueType  # 1
+    """Nobody takes it, not even where a request asks for it; the classifier goes on deciding for the record."""
+    ROLLOUT_MODE_SHADOW: _RolloutMode.ValueType  # 2
+    """Nobody takes it but who asks for it; a sample is answered by it aside, and compared."""
+    ROLLOUT_MODE_CANARY: _RolloutMode.ValueType  # 3
+    """A percentage may take it."""
+    ROLLOUT_MODE_ENFORCE: _RolloutMode.ValueType  # 4
+    """Everybody may take it."""
+
+class RolloutMode(_RolloutMode, metaclass=_RolloutModeEnumTypeWrapper):
+    """How far the agentic route is rolled out. Hand-overs of the standard route are held to it as first choices are."""
+
+ROLLOUT_MODE_UNSPECIFIED: RolloutMode.ValueType  # 0
+"""Not said."""
+ROLLOUT_MODE_OFF: RolloutMode.ValueType  # 1
+"""Nobody takes it, not even where a request asks for it; the classifier goes on deciding for the record."""
+ROLLOUT_MODE_SHADOW: RolloutMode.ValueType  # 2
+"""Nobody takes it but who asks for it; a sample is answered by it aside, and compared."""
+ROLLOUT_MODE_CANARY: RolloutMode.ValueType  # 3
+"""A percentage may take it."""
+ROLLOUT_MODE_ENFORCE: RolloutMode.ValueType  # 4
+"""Everybody may take it."""
+Global___RolloutMode: _TypeAlias = RolloutMode  # noqa: Y015
+
+class _CanaryBy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CanaryByEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CanaryBy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CANARY_BY_UNSPECIFIED: _CanaryBy.ValueType  # 0
+    """Not said."""
+    CANARY_BY_SESSION: _CanaryBy.ValueType  # 1
+    """Sessions; a question without one counts as one."""
+    CANARY_BY_TENANT: _CanaryBy.ValueType  # 2
+    """Tenants."""
+
+class CanaryBy(_CanaryBy, metaclass=_CanaryByEnumTypeWrapper):
+    """What a canary's percentage is of."""
+
+CANARY_BY_UNSPECIFIED: CanaryBy.ValueType  # 0
+"""Not said."""
+CANARY_BY_SESSION: CanaryBy.ValueType  # 1
+"""Sessions; a question without one counts as one."""
+CANARY_BY_TENANT: CanaryBy.ValueType  # 2
+"""Tenants."""
+Global___CanaryBy: _TypeAlias = CanaryBy  # noqa: Y015
+
 @_typing.final
 class RoutingPolicy(_message.Message):
     """How routes are chosen."""
@@ -30,6 +87,11 @@ class RoutingPolicy(_message.Message):
     SAFE_ROUTE_FIELD_NUMBER: _builtins.int
     MAX_AGENTIC_SHARE_FIELD_NUMBER: _builtins.int
     STICKY_SESSIONS_FIELD_NUMBER: _builtins.int
+    ROLLOUT_FIELD_NUMBER: _builtins.int
+    CANARY_PERCENT_FIELD_NUMBER: _builtins.int
+    CANARY_BY_FIELD_NUMBER: _builtins.int
+    SHADOW_SAMPLE_FIELD_NUMBER: _builtins.int
+    KILL_SWITCH_FIELD_NUMBER: _builtins.int
     threshold: _builtins.float
     """complex_probability at or above it is agentic, 0 to 1; absent = the models' own."""
     safe_route: _gateway_pb2.Route.ValueType
@@ -38,6 +100,16 @@ class RoutingPolicy(_message.Message):
     """Largest share of answers that may be agentic over the last minutes, 0 to 1; absent = no cap."""
     sticky_sessions: _builtins.bool
     """Keep a session on the agentic route once it took it."""
+    rollout: Global___RolloutMode.ValueType
+    """How far the agentic route is rolled out; unspecified in a change = as it was."""
+    canary_percent: _builtins.float
+    """Percentage that may take it under ROLLOUT_MODE_CANARY, 0 to 100; absent in a change = as it was."""
+    canary_by: Global___CanaryBy.ValueType
+    """What that is a percentage of; unspecified in a change = as it was."""
+    shadow_sample: _builtins.float
+    """Share of questions answered aside under ROLLOUT_MODE_SHADOW, 0 to 1; absent in a change = as it was."""
+    kill_switch: _builtins.bool
+    """As ROLLOUT_MODE_OFF; in the policy of all tenants whatever the tenants' own say. Absent in a change = as it was."""
     def __init__(
         self,
         *,
@@ -45,17 +117,34 @@ class RoutingPolicy(_message.Message):
         safe_route: _gateway_pb2.Route.ValueType = ...,
         max_agentic_share: _builtins.float | None = ...,
         sticky_sessions: _builtins.bool = ...,
+        rollout: Global___RolloutMode.ValueType = ...,
+        canary_percent: _builtins.float | None = ...,
+        canary_by: Global___CanaryBy.ValueType = ...,
+        shadow_sample: _builtins.float | None = ...,
+        kill_switch: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_agentic_share", b"_max_agentic_share", "_threshold", b"_threshold", "max_agentic_share", b"max_agentic_share", "threshold", b"threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_canary_percent", b"_canary_percent", "_kill_switch", b"_kill_switch", "_max_agentic_share", b"_max_agentic_share", "_shadow_sample", b"_shadow_sample", "_threshold", b"_threshold", "canary_percent", b"canary_percent", "kill_switch", b"kill_switch", "max_agentic_share", b"max_agentic_share", "shadow_sample", b"shadow_sample", "threshold", b"threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_agentic_share", b"_max_agentic_share", "_threshold", b"_threshold", "max_agentic_share", b"max_agentic_share", "safe_route", b"safe_route", "sticky_sessions", b"sticky_sessions", "threshold", b"threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_canary_percent", b"_canary_percent", "_kill_switch", b"_kill_switch", "_max_agentic_share", b"_max_agentic_share", "_shadow_sample", b"_shadow_sample", "_threshold", b"_threshold", "canary_by", b"canary_by", "canary_percent", b"canary_percent", "kill_switch", b"kill_switch", "max_agentic_share", b"max_agentic_share", "rollout", b"rollout", "safe_route", b"safe_route", "shadow_sample", b"shadow_sample", "sticky_sessions", b"sticky_sessions", "threshold", b"threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__canary_percent: _TypeAlias = _typing.Literal["canary_percent"]  # noqa: Y015
+    _WhichOneofArgType__canary_percent: _TypeAlias = _typing.Literal["_canary_percent", b"_canary_percent"]  # noqa: Y015
+    _WhichOneofReturnType__kill_switch: _TypeAlias = _typing.Literal["kill_switch"]  # noqa: Y015
+    _WhichOneofArgType__kill_switch: _TypeAlias = _typing.Literal["_kill_switch", b"_kill_switch"]  # noqa: Y015
     _WhichOneofReturnType__max_agentic_share: _TypeAlias = _typing.Literal["max_agentic_share"]  # noqa: Y015
     _WhichOneofArgType__max_agentic_share: _TypeAlias = _typing.Literal["_max_agentic_share", b"_max_agentic_share"]  # noqa: Y015
+    _WhichOneofReturnType__shadow_sample: _TypeAlias = _typing.Literal["shadow_sample"]  # noqa: Y015
+    _WhichOneofArgType__shadow_sample: _TypeAlias = _typing.Literal["_shadow_sample", b"_shadow_sample"]  # noqa: Y015
     _WhichOneofReturnType__threshold: _TypeAlias = _typing.Literal["threshold"]  # noqa: Y015
     _WhichOneofArgType__threshold: _TypeAlias = _typing.Literal["_threshold", b"_threshold"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__canary_percent) -> _WhichOneofReturnType__canary_percent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__kill_switch) -> _WhichOneofReturnType__kill_switch | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_agentic_share) -> _WhichOneofReturnType__max_agentic_share | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__shadow_sample) -> _WhichOneofReturnType__shadow_sample | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__threshold) -> _WhichOneofReturnType__threshold | None: ...
 
@@ -132,7 +221,7 @@ class UpdateRoutingPolicyRequest(_message.Message):
     """The version it was made from; 0 = whatever is there. Another one is FAILED_PRECONDITION."""
     @_builtins.property
     def policy(self) -> Global___RoutingPolicy:
-        """The whole new policy."""
+        """The whole new policy, save what says that it may be left out."""
 
     def __init__(
         self,

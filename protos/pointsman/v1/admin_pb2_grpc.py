@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """For operators; needs the role `admin`.
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`.
     """
 
     def __init__(self, channel):
@@ -58,7 +58,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """For operators; needs the role `admin`.
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`.
     """
 
     def GetRoutingPolicy(self, request, context):
@@ -121,7 +121,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """For operators; needs the role `admin`.
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`.
     """
 
     @staticmethod

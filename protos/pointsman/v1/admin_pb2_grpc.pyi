@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """For operators; needs the role `admin`."""
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -44,7 +44,7 @@ class AdminServiceStub:
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """For operators; needs the role `admin`."""
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetRoutingPolicy: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetRoutingPolicyRequest, _admin_pb2.GetRoutingPolicyResponse]  # type: ignore[assignment]
@@ -57,7 +57,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Erases every copy of a subject's questions: journal, checkpoints, labels, logs in the database, caches."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """For operators; needs the role `admin`."""
+    """For operators; needs the role `admin`, for other tenants' policies and that of all `operator`."""
 
     @_abc_1.abstractmethod
     def GetRoutingPolicy(

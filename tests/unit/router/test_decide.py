@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.decide import Circumstances, Policy, Signals, decide
+from router.decide import CanaryBy, Circumstances, Policy, Rollout, Signals, decide, lets_agentic
+from router.rollout.place import canary_place, place_of
 from standard.domain.answer import DecisionReason
-from standard.domain.question import Route
+from standard.domain.passage import Scope
+from standard.domain.question import Question, Route
+from standard.domain.text import UntrustedText
 
 fractions = st.floats(0.0, 1.0)
 maybe_fraction = st.none() | fractions
@@ -108,3 +113,45 @@ def test_too_little_time_or_money_makes_it_standard() -> None:
     assert decide(complex_question, Circumstances(seconds_left=1.0), policy).reason is DecisionReason.BUDGET
     assert decide(complex_question, Circumstances(cost_left_usd=0.001), policy).reason is DecisionReason.BUDGET
     assert decide(complex_question, Circumstances(seconds_left=1.0, priced=False), policy).route is Route.AGENTIC
+
+
+@given(signals, around, policies, st.sampled_from(Rollout), st.floats(0.0, 100.0), st.floats(0.0, 99.9), st.booleans())
+def test_the_rollout_only_ever_turns_agentic_into_standard(
+    said: Signals, where: Circumstances, policy: Policy, mode: Rollout, percent: float, place: float, kill: bool
+) -> None:
+    where = replace(where, canary_place=place)
+    policy = replace(policy, rollout=mode, canary_percent=percent, kill_switch=kill)
+    before = decide(said, where, replace(policy, rollout=Rollout.ENFORCE, kill_switch=False))
+    after = decide(said, where, policy)
+    if after != before:
+        assert after.route is Route.STANDARD
+        assert after.reason is DecisionReason.ROLLOUT
+        assert not lets_agentic(where, policy)
+    if kill or mode is Rollout.OFF:
+        assert after.route is Route.STANDARD
+    if where.forced is not None and not kill and mode is not Rollout.OFF:
+        assert after.route is where.forced
+
+
+def asked(tenant: str, session: str, request: str) -> Question:
+    return Question(UntrustedText("?"), Scope(tenant=tenant), session_id=session, request_id=request)
+
+
+@given(st.text(), st.text(min_size=1), st.text(), st.text())
+def test_a_place_depends_on_the_session_alone_or_the_tenant_alone(
+    tenant: str, session: str, one: str, other: str
+) -> None:
+    first, second = asked(tenant, session, one), asked(tenant, session, other)
+    assert canary_place(first, CanaryBy.SESSION) == canary_place(second, CanaryBy.SESSION)
+    assert canary_place(first, CanaryBy.TENANT) == canary_place(asked(tenant, one, one), CanaryBy.TENANT)
+    assert 0.0 <= canary_place(first, CanaryBy.SESSION) < 100.0
+
+
+def test_places_are_spread_evenly() -> None:
+    places = [place_of("session", "acme", str(number)) for number in range(10_000)]
+    for edge in range(0, 100, 10):
+        assert 850 <= sum(edge <= place < edge + 10 for place in places) <= 1150
+
+
+def test_places_are_the_same_in_every_release() -> None:
+    assert round(place_of("session", "acme", "s-1"), 6) == 97.133909
