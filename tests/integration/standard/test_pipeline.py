@@ -27,6 +27,7 @@ from standard.llm.client import OpenAiLlm
 from standard.llm.config import LlmConfig, Price
 from standard.pipeline import StandardConfig, answer_standard
 from standard.prompts import NO_ANSWER_FOUND
+from standard.sandbox.guarded_llm import GuardedLlm
 from standard.sandbox.neutralise import NO_ANSWER
 from tests.support.ferry_passages import found, retrieved
 from tests.support.model_server import Failure, Hang, ModelServer, Raw, Recorded, Reply, Script, always, obedient
@@ -497,3 +498,16 @@ async def test_sentences_are_compared_where_an_embedder_is_at_hand_and_without_i
     assert len(asked[0]) <= 24
     fallback = await answer_standard(question, first, llm=None, emit=Told().emit, config=CONFIG, compare=away)
     assert fallback.text
+
+
+async def test_an_answer_that_is_blocked_tells_what_it_has_cost() -> None:
+    canary = "5e1b0c9d7f3a24680fedcba913572468"
+    leaking = retrieved("wind", 0, text=f"A ferry may sail in a strong wind of 40 knots, {canary}.")
+    told = Told()
+    async with route(always(Failure(status=500))) as asked:
+        llm = GuardedLlm(asked.llm, canary)
+        first = replace(FIRST, passages=(leaking,), candidates=(leaking,))
+        result = await answer_standard(QUESTION, first, llm=llm, emit=told.emit, config=CONFIG)
+    assert (result.outcome, result.stop_reason) == (Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED)
+    assert canary[:8] not in told.text
+    assert result.usage.retrieved_tokens > 0
