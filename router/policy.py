@@ -110,7 +110,7 @@ class PolicyStore:
             return [PolicyChange(*row) for row in await cursor.fetchall()]
 
     async def update(self, tenant: str, policy: Policy, expected_version: int, by: str) -> StoredPolicy:
-        """Replace a policy and note who did; FailedPrecondition where its version is another (0 = any)."""
+        """Replace a policy and note who did; FailedPrecondition where its version is another (0: any, -1: none yet)."""
         body = asdict(policy)
         async with transaction(self._pool) as connection:
             # Changes come one after the other, so that each is noted with what it really replaced.
@@ -119,14 +119,16 @@ class PolicyStore:
             before = await cursor.fetchone()
             cursor = await connection.execute(
                 """
-                insert into routing_policy (tenant, policy, version, updated_by) values (%s, %s, 1, %s)
+                insert into routing_policy (tenant, policy, version, updated_by)
+                select %(tenant)s, %(policy)s, 1, %(by)s
+                where %(expected)s <= 0 or exists (select 1 from routing_policy where tenant = %(tenant)s)
                 on conflict (tenant) do update
                 set policy = excluded.policy, version = routing_policy.version + 1, updated_at = now(),
                     updated_by = excluded.updated_by
-                where %s = 0 or routing_policy.version = %s
+                where %(expected)s = 0 or routing_policy.version = %(expected)s
                 returning version
                 """,
-                (tenant, Jsonb(body), by, expected_version, expected_version),
+                {"tenant": tenant, "policy": Jsonb(body), "by": by, "expected": expected_version},
             )
             row = await cursor.fetchone()
             if row is None:

@@ -293,6 +293,27 @@ async def test_without_consent_to_keep_it_no_question_is_shown(database_url: str
         assert (await read(own, "/console/api/routing"))["counted"] == 1
 
 
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.one_of(
+        ANY_JSON,
+        st.fixed_dictionaries({"threshold": ANY_JSON, "expected_version": ANY_JSON.filter(lambda each: each != 0)}),
+        st.fixed_dictionaries({"threshold": st.floats(0.0, 1.0), "expected_version": st.integers(1, 2**40)}),
+    )
+)
+async def test_no_body_that_was_not_meant_changes_the_policy(served: Served, body: object) -> None:
+    refused = await served.client.put("/console/api/threshold", content=json.dumps(body), headers=SAVE)
+    assert refused.status_code in {400, 409}, refused.text
+    assert served.application.policies.stored("default").version == 0
+
+
 HOSTILE = '<img src=x onerror="alert(1)">\u2028</script><script>alert(2)</script>'
 
 

@@ -44,6 +44,16 @@ async def test_a_change_from_a_stale_version_is_refused(pool: Pool) -> None:
     assert store.policy("").threshold == 0.5
 
 
+async def test_a_change_of_a_version_that_never_was_is_refused_and_a_first_one_comes_first(pool: Pool) -> None:
+    store = PolicyStore(pool, DEFAULT)
+    with pytest.raises(FailedPrecondition, match="version 3"):
+        await store.update("one", replace(DEFAULT, threshold=0.6), 3, by="one")
+    assert store.stored("one").version == 0
+    assert (await store.update("one", replace(DEFAULT, threshold=0.6), -1, by="one")).version == 1
+    with pytest.raises(FailedPrecondition):
+        await store.update("one", replace(DEFAULT, threshold=0.7), -1, by="two")
+
+
 @pytest.mark.parametrize("policy", ['{"safe_route": "scenic"}', '{"threshold": "high"}', "[]"])
 async def test_a_policy_that_cannot_be_read_leaves_the_default_in_force(pool: Pool, policy: str) -> None:
     store = PolicyStore(pool, DEFAULT)
