@@ -19,7 +19,7 @@ from standard.foreign.catalogue import VECTOR_TYPES, read_table
 from standard.foreign.conditions import column_sql
 from standard.foreign.mapping import Field, TableMapping, recognise
 from standard.foreign.quoting import Constant, Name
-from standard.foreign.retriever import decode
+from standard.foreign.rows import decode
 from standard.foreign.statements import nearest_sql
 from standard.foreign.view import CHECK_SECONDS
 

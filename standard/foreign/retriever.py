@@ -32,20 +32,10 @@ from standard.domain.errors import (
     PointsmanError,
 )
 from standard.domain.passage import Passage, RetrievedPassage, ScanFinding, SearchResult, StageSeconds
-from standard.domain.text import UntrustedText
-from standard.embedding.protocol import normalised
 from standard.foreign.conditions import Condition, scope_condition
-from standard.foreign.statements import (
-    Term,
-    first_of,
-    leading,
-    nearest_sql,
-    rows_sql,
-    shown_metadata,
-    terms_sql,
-    trigram_words,
-    words_sql,
-)
+from standard.foreign.rows import decode, passage_of, rows_sql
+from standard.foreign.statements import nearest_sql, words_sql
+from standard.foreign.terms import RANKED_ROWS, Frequencies, leading
 from standard.foreign.view import TableView, describe, table_errors
 from standard.retrieval.fusion import Fused, Leg, convex_fusion
 from standard.retrieval.retriever import MAX_EXCLUDED, MAX_K, MAX_QUERY_LENGTH, RetrievalSettings, searchable
@@ -53,8 +43,6 @@ from standard.retrieval.together import all_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-    from psycopg.rows import TupleRow
 
     from standard.database.pool import Connection, Pool
     from standard.domain.passage import Scope
@@ -125,6 +113,7 @@ class ForeignRetriever:
         self.settings = settings
         self._pool = pool
         self._evidence = evidence
+        self._frequencies = Frequencies()
         self._scan = scan
         self._scanning = threading.Lock()
         self._view_seconds = view_seconds
@@ -290,9 +279,9 @@ class ForeignRetriever:
         rows: list[tuple[str, float]] = []
         try:
             async with self.reading(WORDS_SECONDS) as conn:
-                terms = await self._terms(conn, view, asked)
+                terms = await self._frequencies.terms(conn, view, lexical, asked)
                 idf = {term.text: term.idf(view.corpus_size) for term in terms}
-                chosen = leading(terms)
+                chosen = leading(terms, RANKED_ROWS[lexical.kind])
                 if chosen:
                     trigram = lexical.kind == "trigram"
                     parameters = {
@@ -311,27 +300,6 @@ class ForeignRetriever:
         keys, scores = [row[0] for row in rows], [row[1] for row in rows]
         floor = None if len(keys) >= depth else 0.0
         return _LegResult(Leg(keys, scores, floor), term_idf=idf, seconds=time.perf_counter() - began)
-
-    async def _terms(self, conn: Connection, view: TableView, text: str) -> list[Term]:
-        assert view.lexical is not None  # noqa: S101 - by the caller
-        common = view.table.columns[view.lexical.column].common
-        parameters = {
-            **view.fixed.parameters,
-            "text": text,
-            "words": trigram_words(text),
-            "common": list(common),
-        }
-        rows = await (await conn.execute(terms_sql(view, view.lexical), parameters, prepare=False)).fetchall()
-        return [
-            Term(
-                name,
-                query,
-                weight,
-                # what ANALYZE calls common is at least as frequent as what is counted up to the bound
-                max(common[name] * view.corpus_size, 1.0) if count is None else float(count),
-            )
-            for name, query, weight, count in rows
-        ]
 
     async def _head(self, view: TableView, condition: Condition, fused: Sequence[Fused[str]], wanted: int) -> _Head:
         """Read the head of the list until `wanted` passages are there or the list ends."""
@@ -363,7 +331,7 @@ class ForeignRetriever:
             statement = rows_sql(view, condition, embeddings=ours)
             parameters = {**condition.parameters, "keys": list(keys)}
             rows = await (await conn.execute(statement, parameters, prepare=False)).fetchall()
-        passages = [_passage(view, row) for row in rows]
+        passages = [passage_of(view, row) for row in rows]
         judged = await asyncio.to_thread(self._judged, passages)
         vectors = {row[0]: bytes(row[8]) for row in rows if row[8] is not None}
         return {passage.passage_id: passage for passage in judged}, vectors
@@ -426,33 +394,3 @@ class ForeignRetriever:
             seconds=seconds,
             withheld=head.withheld,
         )
-
-
-def decode(sent: Sequence[bytes], kind: str, dimensions: int) -> NDArray[np.float32]:
-    """Decode what vector_send or halfvec_send gave (two int16, then floats) to (n, dimensions), rows of unit length."""
-    if not sent:
-        return np.zeros((0, dimensions), np.float32)
-    width, dtype = (2, ">f2") if kind == "halfvec" else (4, ">f4")
-    header = 4 // width
-    packed = np.frombuffer(b"".join(sent), dtype).reshape(len(sent), dimensions + header)
-    return normalised(packed[:, header:].astype(np.float32))
-
-
-def _passage(view: TableView, row: TupleRow) -> Passage:
-    key, text, document, title, uri, position, metadata, others, _ = row
-    mapping, shown = view.mapping, shown_metadata(metadata, others)
-    content = UntrustedText(text or "")
-    return Passage(
-        passage_id=key,
-        document_id=first_of(view, mapping.document_id, document, shown) or key,
-        title=UntrustedText(first_of(view, mapping.title, title, shown)),
-        uri=first_of(view, mapping.uri, uri, shown),
-        text=content,
-        position=_position(first_of(view, mapping.position, position, shown)),
-        content_hash=content.content_hash(),
-        metadata=shown,
-    )
-
-
-def _position(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

@@ -11,6 +11,7 @@ from psycopg import sql
 from standard.domain.errors import DatabaseUnavailable, FailedPrecondition, InvalidInput, NotFound
 from standard.domain.filter import Eq, In, Range
 from standard.domain.passage import Scope
+from standard.foreign import terms
 from standard.foreign.mapping import Field, TableMapping, parse_field
 from tests.integration.foreign.conftest import DIMENSIONS, MAPPINGS, embed, open_table
 from tests.integration.foreign.recorded import vector_text
@@ -351,3 +352,31 @@ async def test_trigrams_serve_as_the_index_of_words(notes: str) -> None:
     assert lexical["Boilers are hot."]
     assert lexical["The pump is red."]
     assert lexical["The pump is blue."] is None
+
+
+async def test_a_terms_frequency_is_counted_once_and_forgotten_with_the_view(notes: str) -> None:
+    change(notes, "create index on notes using gin (to_tsvector('english', body))")
+    async with open_table(notes, OWN) as retriever:
+        first = (await search(retriever)).term_idf["pump"]
+        change(
+            notes,
+            "insert into notes select 'n' || i, 'A pump.', embedding from notes, generate_series(1, 20) i"
+            " where key = 'a'",
+        )
+        assert (await search(retriever)).term_idf["pump"] == first
+        assert len(retriever._frequencies) == 1
+        retriever._view_until = 0.0
+        assert (await search(retriever)).term_idf["pump"] < first
+
+
+async def test_words_in_more_rows_than_may_be_ranked_find_nothing_by_themselves(
+    notes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(terms.RANKED_ROWS, "expression", 1)
+    change(notes, "create index on notes using gin (to_tsvector('english', body))")
+    async with open_table(notes, OWN) as retriever:
+        found = await search(retriever, "Is the pump red or are boilers hot?")
+    lexical = {item.passage.text.raw: item.lexical_score for item in found.passages}
+    # one of the words that stand in one row is within the budget; what else is asked for still counts for its rank
+    assert sum(score is not None for score in lexical.values()) == 1
+    assert found.term_idf["pump"] < found.term_idf["red"]

@@ -21,7 +21,8 @@ from standard.foreign.mapping import (
     recognise,
     with_layout,
 )
-from standard.foreign.statements import COUNTED_POSTINGS, MOST_RANKED, Term, leading, shown_metadata
+from standard.foreign.rows import shown_metadata
+from standard.foreign.terms import Term, leading
 
 COLUMNS = {
     "id": Column("id", "int8", "N"),
@@ -182,15 +183,15 @@ def test_what_the_operator_fixes_holds_without_a_filter() -> None:
     assert not fixed_condition(TableMapping("t"), COLUMNS, "").filtered
 
 
-@given(st.lists(st.floats(0, 10 * MOST_RANKED), max_size=30))
-def test_the_rarest_terms_lead_within_the_budget(frequencies: list[float]) -> None:
+@given(st.lists(st.floats(0, 5_000), max_size=30), st.integers(1, 6_000))
+def test_the_rarest_terms_lead_within_the_budget(frequencies: list[float], budget: int) -> None:
     terms = [Term(f"t{number}", "q", 1.0, frequency) for number, frequency in enumerate(frequencies)]
-    chosen = leading(terms)
-    held = [frequency for frequency in frequencies if frequency > 0]
-    assert bool(chosen) == (bool(held) and min(held) <= MOST_RANKED)
-    if chosen:
-        assert chosen[0].frequency == min(held)
-        assert len(chosen) == 1 or sum(term.frequency for term in chosen) <= COUNTED_POSTINGS
+    chosen = leading(terms, budget)
+    held = sorted(frequency for frequency in frequencies if frequency > 0)
+    assert [term.frequency for term in chosen] == held[: len(chosen)]
+    assert sum(term.frequency for term in chosen) <= budget
+    if len(chosen) < len(held):
+        assert sum(held[: len(chosen) + 1]) > budget
     assert all(term.idf(1000) >= 0.0 for term in terms)
 
 
