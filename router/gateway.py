@@ -326,5 +326,6 @@ def body_hash(question: Question) -> str:
         question.session_id,
         question.dry_run,
         sorted(question.scope.groups),
+        *(["narrowed"] if question.scope.narrowed else []),
     ]
     return hashlib.sha256(json.dumps(body).encode("utf-8", "replace")).hexdigest()

@@ -18,8 +18,9 @@ from router.bench.corpora import fill
 from router.bench.echo import open_echo
 from router.bench.hollow import open_hollow
 from router.bench.http import http_figures
-from router.bench.load import QUESTIONS, percentile
+from router.bench.load import QUESTIONS
 from router.bench.statements import bare_search, run_bare
+from router.percentile import percentile
 from standard.domain.errors import FailedPrecondition
 from standard.domain.passage import Scope
 

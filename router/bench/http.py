@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
-from router.bench.load import QUESTIONS, percentile
+from router.bench.load import QUESTIONS
+from router.percentile import percentile
 from standard.domain.errors import FailedPrecondition
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import uvloop
 from pointsman.v1 import gateway_pb2, gateway_pb2_grpc
 
 from router.bench.echo import ECHO_METHOD
+from router.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,11 +64,6 @@ async def measure(target: str, rpc: str, connections: int, seconds: float) -> di
         "p50": percentile(latencies, 0.5),
         "p99": percentile(latencies, 0.99),
     }
-
-
-def percentile(ordered: list[float], fraction: float) -> float:
-    """The value below which `fraction` (0-1) of the sorted values lie; nearest rank."""
-    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
 
 
 def _caller(channel: grpc.aio.Channel, rpc: str) -> Callable[[int], Awaitable[Any]]:

@@ -41,6 +41,7 @@ def to_question(
             collection=identity.admitted(collection_name(request.collection)),
             filter=to_filter(request.filter) if request.HasField("filter") else None,
             groups=identity.groups,
+            narrowed=identity.collections is not None,
         ),
         history=to_history(request.history, limits),
         route=to_route(request.route, "route"),

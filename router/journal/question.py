@@ -38,6 +38,7 @@ def kept_question(question: Question, consent: Consent) -> dict[str, Any] | None
         "budget": [budget.max_steps, budget.max_tokens, budget.max_seconds, budget.max_cost_usd],
         "session_id": question.session_id,
         "dry_run": question.dry_run,
+        "narrowed": question.scope.narrowed,
     }
 
 
@@ -53,6 +54,7 @@ def question_of(values: dict[str, Any] | None, tenant: str, request_id: str, dea
                 collection=values["collection"],
                 filter=None if values["filter"] is None else _filter_of(values["filter"]),
                 groups=frozenset(values["groups"]),
+                narrowed=values.get("narrowed", False),
             ),
             history=tuple(Turn(role, UntrustedText(text)) for role, text in values["history"]),
             route=Route(values["route"]) if values["route"] else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import compile_path
 
 from router.http.contract.template import path_of
-from router.replay.structure import KIND_KEYS, Rules
+from router.replay.structure import KIND_KEYS, Rules, to_part
 
 if TYPE_CHECKING:
     import re
@@ -102,28 +102,18 @@ def reader_of(route: ContractRoute, free: frozenset[str], enums: Mapping[str, Se
     return Reader(compile_path(route.path)[0], route.method, whole, pieces, Rules(free, enums or {}))
 
 
+def kind_of_frame(frame: Frame) -> str:
+    """The kind that an event made by a frame has; "" where its template leaves it open."""
+    if frame.event:
+        return frame.event
+    if isinstance(frame.template, dict):
+        told = [frame.template[key] for key in KIND_KEYS if isinstance(frame.template.get(key), str)]
+        return str(told[0]) if told else ""
+    if isinstance(frame.template, str):
+        return to_part("", frame.template).kind
+    return ""
+
+
 def _piece(frame: Frame) -> Piece | None:
     steps = path_of(frame.template, "token")
-    if steps is None:
-        return None
-    kind = frame.event
-    if not kind and isinstance(frame.template, dict):
-        told = [frame.template[key] for key in KIND_KEYS if isinstance(frame.template.get(key), str)]
-        kind = str(told[0]) if told else ""
-    return Piece(kind, steps)
-
-
-def token_f1(one: str, other: str) -> float:
-    """Harmonic mean of precision and recall over the words of two answers (0-1), as SQuAD counts them."""
-    first, second = one.casefold().split(), other.casefold().split()
-    if not first or not second:
-        return float(first == second)
-    left: dict[str, int] = {}
-    for word in first:
-        left[word] = left.get(word, 0) + 1
-    shared = 0
-    for word in second:
-        if left.get(word, 0) > 0:
-            left[word] -= 1
-            shared += 1
-    return 0.0 if not shared else 2 * shared / (len(first) + len(second))
+    return None if steps is None else Piece(kind_of_frame(frame), steps)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from router.percentile import percentile
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -86,15 +88,11 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
     if not values:
         return None
     ordered = sorted(values)
-
-    def at(fraction: float) -> float:
-        return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
-
     return {
         "mean": sum(ordered) / len(ordered),
         "min": ordered[0],
-        "p10": at(0.1),
-        "p50": at(0.5),
-        "p90": at(0.9),
-        "p99": at(0.99),
+        "p10": percentile(ordered, 0.1),
+        "p50": percentile(ordered, 0.5),
+        "p90": percentile(ordered, 0.9),
+        "p99": percentile(ordered, 0.99),
     }

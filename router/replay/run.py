@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 import httpx2
 import numpy as np
 
-from router.replay.answers import Reader, own_readers, readers_of, token_f1
+from router.evaluation.answers.scoring import f1
+from router.replay.answers import Reader, own_readers, readers_of
 from router.replay.recorded import Response
 from router.replay.structure import Difference, Learnt, Rules, parse
 from standard.domain.errors import Unavailable
@@ -31,7 +33,10 @@ MAX_RESPONSE_BYTES = 67_108_864
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One exchange sent again. `cosine` and `f1` compare the answers (None where one of them has none)."""
+    """One exchange sent again. `cosine` and `f1` (0-1, of words, as SQuAD scores it) compare the answers.
+
+    Both are None where one of the two has no answer.
+    """
 
     exchange: Exchange
     response: Response
@@ -80,28 +85,35 @@ def _group(exchange: Exchange, readers: Sequence[Reader]) -> tuple[str, str, boo
     return f"{exchange.method} {path}", media, exchange.response.status < 400
 
 
-async def send(client: httpx2.AsyncClient, exchange: Exchange, headers: Mapping[str, str]) -> Response:
-    """Send one request as it was recorded and read the whole response."""
+async def send(
+    client: httpx2.AsyncClient, exchange: Exchange, headers: Mapping[str, str], *, seconds: float = EXCHANGE_SECONDS
+) -> Response:
+    """Send one request as it was recorded and read the whole response, within `seconds`. Raises Unavailable."""
     began = time.perf_counter()
     first: float | None = None
     pieces: list[bytes] = []
     size = 0
     content = {} if exchange.body is None else {"json": exchange.body}
     request = client.build_request(exchange.method, exchange.path, headers={**exchange.headers, **headers}, **content)
+    request.headers["accept-encoding"] = "identity"  # the bytes are compared as they come
+    where = f"{client.base_url}: exchange {exchange.id}"
     try:
-        response = await client.send(request, stream=True)
-        try:
-            async for piece in response.aiter_raw():
-                first = first if first is not None else time.perf_counter() - began
-                size += len(piece)
-                if size > MAX_RESPONSE_BYTES:
-                    break
-                pieces.append(piece)
-        finally:
-            await response.aclose()
+        # httpx's own timeout is of one read: a server that drips would never be given up on.
+        async with asyncio.timeout(seconds):
+            response = await client.send(request, stream=True)
+            try:
+                async for piece in response.aiter_raw():
+                    first = first if first is not None else time.perf_counter() - began
+                    size += len(piece)
+                    if size > MAX_RESPONSE_BYTES:
+                        break
+                    pieces.append(piece)
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        raise Unavailable(f"{where}: did not end within {seconds:g} s") from None
     except httpx2.HTTPError as error:
-        what = str(error) or type(error).__name__
-        raise Unavailable(f"{client.base_url}: exchange {exchange.id}: {what}") from None
+        raise Unavailable(f"{where}: {str(error) or type(error).__name__}") from None
     return Response(
         response.status_code,
         response.headers.get("content-type", ""),
@@ -120,4 +132,4 @@ async def _similarity(
     if not theirs or not ours:
         return None, None
     vectors = await embed([theirs, ours])
-    return float(np.clip(vectors[0] @ vectors[1], -1.0, 1.0)), token_f1(theirs, ours)
+    return float(np.clip(vectors[0] @ vectors[1], -1.0, 1.0)), f1(ours, [theirs])

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from router.streams import EventStream, lines_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -161,7 +163,7 @@ def parse(response: Response) -> Parsed:
         return Parsed(media, tuple(_events(response.text)))
     try:
         if media in {"application/x-ndjson", "application/ndjson", "application/jsonl"}:
-            lines = (json.loads(line) for line in response.text.splitlines() if line.strip())
+            lines = (json.loads(line) for line in lines_of(response.text) if line.strip())
             return Parsed(media, tuple(Part(_kind("", value), value) for value in lines))
         if media.endswith("json"):
             return Parsed(media, (Part("", json.loads(response.text)),))
@@ -171,20 +173,11 @@ def parse(response: Response) -> Parsed:
 
 
 def _events(text: str) -> Iterable[Part]:
-    """Server-sent events, by the WHATWG's rules for lines and fields; comments are not events."""
-    name, data = "", list[str]()
-    for line in [*re.split(r"\r\n|\n|\r", text), ""]:
-        if not line:
-            if data or name:
-                yield to_part(name, "\n".join(data))
-            name, data = "", []
-            continue
-        label, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if label == "event":
-            name = value
-        elif label == "data":
-            data.append(value)
+    events = EventStream(len(text) + 1)
+    for line in [*lines_of(text), ""]:  # a recording may end before its last blank line
+        event = events.line(line)
+        if event is not None:
+            yield to_part(*event)
 
 
 def to_part(name: str, data: Any) -> Part:  # noqa: ANN401 - JSON

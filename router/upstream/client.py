@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import httpx2
 
+from router.asked import asked_text
 from router.http.contract.load import load_contracts
 from router.http.contract.paths import Sources
-from router.http.contract.template import Values, render, render_text
+from router.http.contract.template import Values, names_used, render, render_text
 from router.http.wire import header_value, to_json_bytes
 from router.settings import BadSettings
 from router.upstream.reading import Incremental, Malformed, Shapes, shapes_of, whole_answer
@@ -24,17 +26,23 @@ if TYPE_CHECKING:
 
     from router.http.contract.load import ContractRoute
     from router.settings import UpstreamSettings
+    from standard.domain.passage import Scope
     from standard.domain.question import Question
 
 MAX_CHARS: Final = 2_000_000
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 _BACKOFF_SECONDS: Final = 0.05
+RESERVE_SECONDS: Final = 0.3
+"""Kept back of a question's time, so that ours can still answer of the passages."""
+MIN_SECONDS: Final = 0.2
+"""With less left of a question's time the upstream is not called."""
 
 
 class UpstreamUnavailable(Unavailable):
     """The upstream RAG cannot be reached, refuses, hangs, answers garbage, or is left alone after failing.
 
-    `kind`: connect, timeout, status, refused, malformed, cut, open, busy.
+    `kind`: connect, timeout, status, refused, malformed, cut, open, busy; `deadline` where the question's own time is
+    out, which says nothing of the upstream.
     """
 
     reason = "UPSTREAM_UNAVAILABLE"
@@ -71,14 +79,24 @@ class UpstreamClient:
         self._breaker = Breaker(settings.breaker_failures, settings.breaker_seconds, clock)
         self._budget = RetryBudget(settings.retry_budget)
         self._calls = 0
+        assert route.upstream is not None  # noqa: S101 - `chosen` took a route that has it
+        self._upstream = route.upstream
+        self._names = names_used(route.upstream.template).union(*map(names_used, route.upstream.headers.values()))
 
     async def alive(self) -> None:
         """Raise UpstreamUnavailable while it is left alone."""
         if self._breaker.open:
             raise UpstreamUnavailable("the upstream failed repeatedly and is left alone for a while", kind="open")
 
+    def may_see(self, scope: Scope) -> bool:
+        """Whether the upstream may answer for a caller: it knows neither filters nor access groups.
+
+        A caller who may see only some collections is answered where the contract tells the upstream the collection.
+        """
+        return scope.filter is None and not scope.groups and (not scope.narrowed or "collection" in self._names)
+
     async def answer(self, question: Question) -> AsyncGenerator[str]:
-        """Yield the answer's text as it comes.
+        """Yield the answer's text as it comes, by the question's deadline less RESERVE_SECONDS.
 
         Raises UpstreamUnavailable before any text, UpstreamBrokeOff after some. Leaving the iteration ends the call.
         """
@@ -102,15 +120,17 @@ class UpstreamClient:
 
     async def _attempt(self, question: Question) -> AsyncGenerator[str]:
         """One call, told to the breaker."""
+        if self._by(question)[0] - asyncio.get_running_loop().time() < MIN_SECONDS:
+            raise out_of_time()
         if not self._breaker.allow():
             await self.alive()
             raise UpstreamUnavailable("another call tries whether the upstream is back", kind="open")
         told = some = False
-        deadline = asyncio.get_running_loop().time() + self._seconds(question)
+        by, theirs = self._by(question)
         try:
             async with contextlib.aclosing(self._call(question)) as pieces:
                 # No timeout is open while a piece is out: it would cancel whoever reads.
-                while (piece := await _next(pieces, deadline)) is not None:
+                while (piece := await _next(pieces, by)) is not None:
                     if piece and not some:
                         some = told = True
                         self._breaker.succeeded()
@@ -119,23 +139,28 @@ class UpstreamClient:
                 raise Malformed("it answered nothing")
         except (httpx2.HTTPError, TimeoutError, Malformed, UpstreamUnavailable, _Retryable) as error:
             failure = _failure(error)
-            told = True
-            # A refusal is a sign of life.
-            self._breaker.succeeded() if failure.kind == "refused" else self._breaker.failed()
+            if theirs and failure.kind == "timeout" and asyncio.get_running_loop().time() >= by:
+                failure = out_of_time()  # the question's own limit; `told` stays as it is
+            else:
+                told = True
+                # A refusal is a sign of life.
+                self._breaker.succeeded() if failure.kind == "refused" else self._breaker.failed()
             if some:
-                raise UpstreamBrokeOff(failure.message, kind="cut") from None
+                kind = "deadline" if failure.kind == "deadline" else "cut"
+                raise UpstreamBrokeOff(failure.message, kind=kind) from None
             if isinstance(error, _Retryable | httpx2.ConnectError | httpx2.RemoteProtocolError):
                 raise _Retryable(failure) from None
             raise failure from None
         finally:
-            if not told:  # cancelled, or left by the reader
+            if not told:  # cancelled, left by the reader, or out of the question's time
                 self._breaker.abandoned()
 
-    def _seconds(self, question: Question) -> float:
-        most = self._settings.timeout_seconds
+    def _by(self, question: Question) -> tuple[float, bool]:
+        """The event loop's time by which a call that starts now must end, and whether it is the question's limit."""
+        ours = asyncio.get_running_loop().time() + self._settings.timeout_seconds
         if question.deadline is None:
-            return most
-        return max(0.0, min(most, question.deadline - asyncio.get_running_loop().time()))
+            return ours, False
+        return min(ours, question.deadline - RESERVE_SECONDS), question.deadline - RESERVE_SECONDS < ours
 
     async def _call(self, question: Question) -> AsyncGenerator[str]:
         request = self._request(question)
@@ -153,6 +178,8 @@ class UpstreamClient:
             await response.aclose()
 
     async def _read(self, response: httpx2.Response) -> AsyncGenerator[str]:
+        if response.headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
+            raise Malformed("its response is compressed, which was not asked for")  # and may unpack to any size
         media = response.headers.get("content-type", "").split(";", 1)[0].strip().lower()
         stream, idle, size = self._route.stream, self._settings.idle_timeout_seconds, 0
         if stream is None or media != self._shapes.media:
@@ -168,27 +195,24 @@ class UpstreamClient:
                 yield text
             return
         reading = Incremental(self._shapes, sse=stream.framing == "sse")
-        async for line in _timed(response.aiter_lines(), idle):
-            for piece in reading.line(line):
+        async for text in _timed(response.aiter_text(), idle):
+            for piece in reading.feed(text):
                 size = _counted(size, piece)
                 yield piece
-        for piece in reading.line(""):
+        for piece in reading.end():
             yield piece
         if not reading.finished:
             raise Malformed("its stream ended before its end")
 
     def _request(self, question: Question) -> httpx2.Request:
-        upstream, history = self._route.upstream, self._route.asks.history
-        assert upstream is not None  # noqa: S101 - `open_upstream` chose a route that has it
+        upstream, history = self._upstream, self._route.asks.history
         words = {"user": "user", "assistant": "assistant"}
         if history is not None:
-            words = {
-                "user": min(history.user, default="user"),
-                "assistant": min(history.assistant, default="assistant"),
-            }
+            words = {"user": history.user_word, "assistant": history.assistant_word}
         named = {
-            "question": question.text.raw,
-            "session_id": question.session_id,
+            # Where nothing of the history is sent, a follow-up has to stand by itself.
+            "question": question.text.raw if "history" in self._names else asked_text(question),
+            "session_id": session_of(question),
             "request_id": question.request_id,
             "collection": question.scope.collection,
             "top_k": question.top_k,
@@ -206,6 +230,19 @@ class UpstreamClient:
             content=to_json_bytes(render(upstream.template, values)),
             headers=headers,
         )
+
+
+def session_of(question: Question) -> str:
+    """The session as the upstream is told of it: the same for each of its questions, another for each tenant."""
+    if not question.session_id:
+        return ""
+    named = f"{question.scope.tenant}\n{question.session_id}"  # neither holds a line break
+    return hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def out_of_time() -> UpstreamUnavailable:
+    """The question's own time is out."""
+    return UpstreamUnavailable("the question's time left none for the upstream", kind="deadline")
 
 
 async def _next(pieces: AsyncGenerator[str], deadline: float) -> str | None:

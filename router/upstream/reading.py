@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from router.http.contract.template import path_of
-from router.replay.answers import Reader, reader_of
-from router.replay.structure import KIND_KEYS, Part, to_part
+from router.replay.answers import Reader, kind_of_frame, reader_of
+from router.replay.structure import Part, to_part
+from router.streams import EventStream, Lines, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from router.http.contract.load import ContractRoute, Frame
+    from router.http.contract.load import ContractRoute
 
-_LINE_CHARS: Final = 4_194_304
+_HELD_CHARS: Final = 4_194_304
+"""Longest line, and longest event."""
 
 
 class Malformed(Exception):
@@ -52,27 +54,16 @@ def _plain_text(route: ContractRoute) -> bool:
     return unary or (route.stream is not None and route.stream.framing == "raw")
 
 
-def kind_of_frame(frame: Frame) -> str:
-    """The kind that an event made by a frame has; "" where its template leaves it open."""
-    if frame.event:
-        return frame.event
-    if isinstance(frame.template, dict):
-        told = [frame.template[key] for key in KIND_KEYS if isinstance(frame.template.get(key), str)]
-        return str(told[0]) if told else ""
-    if isinstance(frame.template, str):
-        return to_part("", frame.template).kind
-    return ""
-
-
 class Incremental:
-    """Reads a stream line by line. After the last line, `finished` tells whether the stream said that it is over."""
+    """Reads a stream as it comes. After its end, `finished` tells whether the stream said that it is over.
+
+    Raises Malformed for an event that tells an error, and for what is longer than is held.
+    """
 
     def __init__(self, shapes: Shapes, *, sse: bool) -> None:
         self._shapes = shapes
-        self._sse = sse
-        self._event = ""
-        self._data: list[str] = []
-        self._size = 0
+        self._lines = Lines(_HELD_CHARS)
+        self._events = EventStream(_HELD_CHARS) if sse else None
         self._ended = False
 
     @property
@@ -80,30 +71,27 @@ class Incremental:
         """Whether the end came; always, where the contract names no event that ends a stream."""
         return self._ended or not self._shapes.ends
 
-    def line(self, line: str) -> Iterator[str]:
-        """The pieces of the answer that are whole with this line. Raises Malformed for an event that tells an error."""
-        if not self._sse:
-            if line.strip():
-                yield from self._piece(_json_part(line))
-            return
-        if line:
-            self._field(line)
-            return
-        if self._data or self._event:
-            part = to_part(self._event, "\n".join(self._data))
-            self._event, self._data, self._size = "", [], 0
-            yield from self._piece(part)
+    def feed(self, text: str) -> Iterator[str]:
+        """The pieces of the answer that are whole with this text."""
+        try:
+            for line in self._lines.feed(text):
+                yield from self._line(line)
+        except TooLong as error:
+            raise Malformed(str(error)) from None
 
-    def _field(self, line: str) -> None:
-        label, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if label == "event":
-            self._event = value
-        elif label == "data":
-            self._size += len(value)
-            if self._size > _LINE_CHARS:
-                raise Malformed(f"an event is longer than {_LINE_CHARS} characters")
-            self._data.append(value)
+    def end(self) -> Iterator[str]:
+        """The pieces that only the end of the stream makes whole."""
+        try:
+            for line in (self._lines.finish(), ""):
+                yield from self._line(line)
+        except TooLong as error:
+            raise Malformed(str(error)) from None
+
+    def _line(self, line: str) -> Iterable[str]:
+        if self._events is None:
+            return self._piece(_json_part(line)) if line.strip() else ()
+        event = self._events.line(line)
+        return () if event is None else self._piece(to_part(*event))
 
     def _piece(self, part: Part) -> Iterable[str]:
         if part.kind in self._shapes.errors:

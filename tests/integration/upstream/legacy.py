@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """A response: status, type and pieces, each after a pause; `cut` closes short of the end, `hang` never goes on."""
+    """A response: status, type and pieces, each after a pause; `cut` closes short of the end, `hang` never goes on.
+
+    `endless` says the last piece again and again.
+    """
 
     pieces: tuple[str, ...] = ()
     status: int = 200
@@ -22,6 +25,8 @@ class Says:
     cut: bool = False
     hang: bool = False
     silent: bool = False
+    endless: bool = False
+    encoding: str = ""
 
 
 def told(*words: str) -> tuple[str, ...]:
@@ -38,6 +43,7 @@ class Legacy:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     gone: int = 0
+    sent: int = 0
     port: int = 0
     _server: asyncio.Server | None = None
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -81,17 +87,25 @@ class Legacy:
         if says.silent:
             await self._until_gone(reader)
         fixed = f"HTTP/1.1 {says.status} X\r\ncontent-type: {says.content_type}\r\ntransfer-encoding: chunked\r\n"
+        if says.encoding:
+            fixed += f"content-encoding: {says.encoding}\r\n"
         writer.write(f"{fixed}connection: close\r\n\r\n".encode())
         for piece in says.pieces:
             await asyncio.sleep(says.pause)
-            data = piece.encode()
-            writer.write(b"%x\r\n%b\r\n" % (len(data), data))
-            await writer.drain()
+            await self._send(writer, piece)
+        while says.endless:
+            await self._send(writer, says.pieces[-1])
         if says.hang:
             await self._until_gone(reader)
         if not says.cut:
             writer.write(b"0\r\n\r\n")
             await writer.drain()
+
+    async def _send(self, writer: asyncio.StreamWriter, piece: str) -> None:
+        data = piece.encode()
+        writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await writer.drain()
+        self.sent += len(data)
 
     async def _until_gone(self, reader: asyncio.StreamReader) -> None:
         await reader.read()

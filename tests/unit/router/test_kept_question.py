@@ -39,6 +39,7 @@ QUESTIONS = st.builds(
         collection=KEYS,
         filter=st.one_of(st.none(), CONDITIONS),
         groups=st.frozensets(KEYS, max_size=3),
+        narrowed=st.booleans(),
     ),
     history=st.lists(st.builds(Turn, st.sampled_from(["user", "assistant"]), TEXTS), max_size=3).map(tuple),
     route=st.sampled_from([None, *Route]),
