@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from router.keys import create_key
+from router.auth import FRESH_SECONDS
+from router.keys import create_key, revoke_key
 from standard.corpus.document import SourceDocument
 from tests.browser.browser import ARTIFACTS, open_page
 from tests.browser.reading import contrasts, focused, tab_order, unnamed
@@ -242,6 +244,47 @@ async def test_stop_ends_the_run_down_to_the_models_call(browser: Browser, datab
         await until_gone(model.requests[-1])
         assert (await focused(page) or {})["id"] == "ask-button"
         assert watched.wrong == []
+
+
+async def test_where_runs_outlive_their_readers_the_button_says_so(
+    browser: Browser, database_url: str, tmp_path: Path
+) -> None:
+    slow = Reply("The spare bilge pump is kept in the shed [S1].", first_token_delay=1.0)
+    async with (
+        ModelServer(always(slow)) as model,
+        with_model(model, database_url, tmp_path, journal={"detach": True}) as own,
+        open_page(browser, own.url) as watched,
+    ):
+        page = watched.page
+        await loaded(page)
+        await page.get_by_label("Route").select_option("standard")
+        await ask(page, WHERE)
+        await until(lambda: model.requests, 10.0)
+        await page.get_by_role("button", name="Leave").click()
+        await page.get_by_text("Left. The run goes on").wait_for()
+        await page.locator("#runs-list").get_by_text("running").wait_for()
+        async with asyncio.timeout(10.0):
+            while (await own.client.get("/console/api/runs")).json()["runs"][0]["state"] != "done":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        await page.get_by_role("button", name="Newest").click()
+        await page.locator("#runs-list").get_by_text("answered").first.wait_for()
+
+
+async def test_a_key_that_is_revoked_while_the_page_is_open_is_named(
+    browser: Browser, database_url: str, tmp_path: Path
+) -> None:
+    async with serving(settings_for(database_url, tmp_path, auth={"mode": "keys"})) as own:
+        key, kept = await create_key(own.application.pool, "default", role="user")
+        async with open_page(browser, own.url) as watched:
+            page = watched.page
+            await page.get_by_label("API key", exact=True).fill(key)
+            await page.keyboard.press("Enter")
+            await loaded(page)
+            await revoke_key(own.application.pool, kept.key_id)
+            await asyncio.sleep(FRESH_SECONDS)
+            await ask(page, WHERE)
+            await page.locator("#problem").get_by_text("is revoked. Give a valid API key below.").wait_for()
+            assert (await focused(page) or {})["id"] == "key"
 
 
 HOSTILE = '<img src=x onerror="window.broken=1"><script>window.broken=2</script>'

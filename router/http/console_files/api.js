@@ -52,10 +52,11 @@ export function explained(error) {
   return { what: error.message || String(error), way: "Try again; the server's log tells more." };
 }
 
-function wayOut({ status, reason, retryAfter }) {
+function wayOut({ status, reason, retryAfter, message }) {
   const later = retryAfter ? `Try again in ${Math.ceil(retryAfter)} s.` : "Try again shortly.";
   if (status === 401) return "Give a valid API key below.";
   if (reason === "POLICY_CHANGED") return "The threshold in force has been read again; look at it and save once more.";
+  if (status === 403 && /http\.origins/.test(message)) return "Set that and start the gateway again, or open the console at its loopback address.";
   if (status === 403) return "Ask somebody with the role admin, or use a key that has it.";
   if (status === 404) return "It may have been erased or be beyond its retention; take the newest list.";
   if (status === 429) return `The gateway is busy, or your limit is used up. ${later}`;

@@ -1,7 +1,7 @@
 // Ask a question and watch what the gateway does with it.
 import { showAnswer } from "./answer.js";
 import { call, events, explained } from "./api.js";
-import { address, because, byId, make, problem, routeBadge, show, words } from "./dom.js";
+import { address, because, byId, capital, make, problem, routeBadge, show, words } from "./dom.js";
 
 const STEPS = 400;
 let running = null;
@@ -109,7 +109,7 @@ class View {
     const cost = answer.usage.cost_usd ? `, $${answer.usage.cost_usd.toFixed(4)}` : "";
     const count = `${answer.steps} ${answer.steps === 1 ? "step" : "steps"}`;
     byId("ask-status").textContent =
-      `${words(answer.outcome)} (${words(answer.stop_reason)}) by the ${answer.route} route: ${count}, ${answer.timings.total_seconds.toFixed(2)} s${cost}, ${words(answer.answer_source)}.`;
+      `${capital(words(answer.outcome))} (${words(answer.stop_reason)}) by the ${answer.route} route: ${count}, ${answer.timings.total_seconds.toFixed(2)} s${cost}, ${words(answer.answer_source)}.`;
   }
 
   #fail({ what, way }) {

@@ -32,6 +32,8 @@ export function show(element, ...children) {
 
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
 
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 const REASONS = {
   classifier: "by its words",
   evidence: "by its words and what was found",

@@ -22,8 +22,7 @@ async function start() {
   try {
     about = await read("/console/api/about");
   } catch (error) {
-    // Who has given no key yet is asked for one, and has done nothing wrong.
-    if (error.status !== 401 || hasKey()) say(error);
+    if (error.status !== 401) say(error);
     return;
   }
   byId("key-form").hidden = true;
@@ -40,7 +39,9 @@ wireAsking();
 wireRuns();
 wireRouting();
 wireCorpus();
-whenKeyIsWanted(() => {
+whenKeyIsWanted((refusal) => {
+  // Who has given no key yet is asked for one, and has done nothing wrong.
+  if (hasKey()) say(refusal);
   if (!byId("key-form").hidden) return;
   sections(false);
   byId("key-form").hidden = false;
