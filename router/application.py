@@ -97,7 +97,8 @@ _PURGE_SECONDS = 3600.0
 class Application:
     """Everything that works together in one process.
 
-    `retriever` searches the gateway's own corpus, `passages` that and the `tables` of one's own.
+    `retriever` searches the gateway's own corpus; `passages` that and the `tables` of one's own, reranked where a
+    reranker is configured. `standard` is the standard route, an upstream's where the settings say so.
     """
 
     settings: Settings
@@ -118,6 +119,7 @@ class Application:
     gate: Gate
     passages: Retriever
     tables: Tables
+    standard: RouteHandler
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -168,7 +170,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             settings=retrieval_settings(settings),
         )
         tables = await open_tables(settings, pool, embedder, stack)
-        passages = RetrieverByCollection(retriever, tables) if tables.by_name else retriever
+        searched = RetrieverByCollection(retriever, tables) if tables.by_name else retriever
+        passages = await _reranked(searched, settings, stack)
         reader = CorpusReader(pool, retriever, scan_policy=settings.sandbox.policy)
         config = llm_config(settings)
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
@@ -197,11 +200,12 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         )
         drift = DriftWatch(models.current, metrics)
         upstream = await _upstream(settings, stack)
+        standard = _standard(asked, upstream, embedder, settings, metrics)
         parts = GatewayParts(
             embed=embed,
             retriever=passages,
             models=models.current,
-            standard=_standard(asked, upstream, embedder, settings, metrics),
+            standard=standard,
             agentic=agentic_handler(agentic),
             has_llm=llm is not None,
             journal=journal,
@@ -240,7 +244,23 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             Gate(_key_ring(pool) if settings.auth.mode == "keys" else None, limits),
             passages,
             tables,
+            standard,
         )
+
+
+async def _reranked(passages: Retriever, settings: Settings, stack: AsyncExitStack) -> Retriever:
+    """The retriever with the configured cross-encoder behind it, itself where there is none.
+
+    Raises FailedPrecondition without the extra `models`, EmbedderUnavailable where the model cannot be loaded.
+    """
+    model = settings.retrieval.reranker
+    if not model:
+        return passages
+    from standard.retrieval.rerank import CrossEncoderScorer, RerankingRetriever
+
+    scorer = await asyncio.to_thread(CrossEncoderScorer, model, threads=settings.embedding.threads)
+    stack.push_async_callback(scorer.close)
+    return RerankingRetriever(passages, scorer)
 
 
 def _key_ring(pool: Pool, local: str = "") -> KeyRing:
@@ -411,9 +431,7 @@ async def open_http_beside(
         gate=gate or application.gate,
     )
     console = (
-        console_paths(
-            ConsoleParts(application.pool, application.journal, application.policies, application.tables)
-        )
+        console_paths(ConsoleParts(application.pool, application.journal, application.policies, application.tables))
         if settings.http.console
         else ()
     )

@@ -222,6 +222,11 @@ class RetrievalSettings(Section):
 
     depth: int = Field(100, ge=10, le=1000, description="Candidates of each leg before fusion.")
     ef_search: int = Field(160, ge=10, le=1000, description="HNSW search breadth.")
+    reranker: str = Field(
+        "",
+        description="A cross-encoder (sentence-transformers id, or a folder) that orders the first search's best; "
+        "needs the extra models. Empty: none.",
+    )
 
 
 class AgenticSettings(Section):

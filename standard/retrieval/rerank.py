@@ -54,7 +54,7 @@ class CrossEncoderScorer:
         except ImportError as error:
             raise FailedPrecondition(
                 f"the reranker {model!r} is a sentence-transformers model, and these need the extra `models`: "
-                "pip install 'pointsman[models]', or leave reranking off"
+                "pip install 'pointsman[models]', or leave retrieval.reranker (POINTSMAN_RETRIEVAL__RERANKER) empty"
             ) from error
         torch.set_num_threads(threads)
         try:

@@ -1,7 +1,8 @@
 """Asks one question as the gateway would, without its journal, and keeps what happened as a record.
 
-The parts are the application's own: the same retrieval, models, policy, routes, guards and budgets. Only sticky
-sessions and caps on a tenant's share are out, for they look back on other questions.
+The parts are the application's own: the same retrieval (reranked where it is), models, policy, routes (an upstream's
+too), guards, canary and budgets. Only sticky sessions and caps on a tenant's share are out, for they look back on other
+questions.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 from agentic.controllers.scripted import scripted_pattern
 from agentic.run import answer_agentic
 from agentic.writer import MAX_EXTRACT_PASSAGES
-from router.answering import standard_handler
 from router.answers import less
 from router.asked import asked_text, embedded_text
 from router.decide import Signals, decide
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from agentic.state import RunState
     from router.application import Application
     from router.evaluation.answers.questions import AskedQuestion
-    from router.parts import RouteHandler
     from standard.domain.event import EventBody
     from standard.domain.outcome import RouteResult
     from standard.domain.passage import RetrievedPassage, Scope, SearchResult
@@ -110,9 +109,6 @@ class Asker:
     def __init__(self, application: Application, *, top_k: int) -> None:
         self._application = application
         self._top_k = top_k
-        self._standard: RouteHandler = standard_handler(
-            application.llm, application.embedder.embed_queries, application.settings, application.metrics
-        )
 
     async def ask(self, asked: AskedQuestion, place: Place, arm: Arm) -> Record:
         """Ask a question through an arm. Raises DatabaseUnavailable, EmbedderUnavailable."""
@@ -121,7 +117,7 @@ class Asker:
         question = Question(UntrustedText(asked.text), place.scope, route=arm.route, top_k=self._top_k, budget=budget)
         began = time.perf_counter()
         vector = await self._application.embed(embedded_text(question))
-        retriever = self._application.retriever
+        retriever = self._application.passages
         found = await retriever.search(place.scope, asked_text(question), vector, k=self._top_k)
         first = _First(question, vector, found)
         route, result, escalated = await self._answer(first, asked, arm, seen)
@@ -161,7 +157,7 @@ class Asker:
         if route is Route.AGENTIC:
             return Route.AGENTIC, await self._agentic(first, asked, arm, seen), False
         may_escalate = arm.route is None and self._application.settings.routing.escalate
-        result = await self._standard(
+        result = await self._application.standard(
             first.question, first.vector, first.found, emit=seen.emit, may_escalate=may_escalate
         )
         if not result.escalate:

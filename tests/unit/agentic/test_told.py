@@ -85,7 +85,7 @@ async def test_what_a_passage_has_told_already_its_section_does_not_tell_again()
 )
 async def test_a_run_that_a_leak_ends_keeps_its_steps_and_what_it_cost(action: Action) -> None:
     library = of_one_document("Anna Berg captains Razorbill.", "She was born in 1970.")
-    actions = [Search("Anna Berg born"), Proposal(action, usage=Usage(500, 50, llm_calls=1))]
+    actions: list[Proposal | Action] = [Search("Anna Berg born"), Proposal(action, usage=Usage(500, 50, llm_calls=1))]
     parts = parts_with(scripted(*actions), library, writer=SecretWriter())
     result, events = await run("Who captains Razorbill?", parts, library, top_k=1)
     assert (result.outcome, result.stop_reason) == (Outcome.BLOCKED, StopReason.OUTPUT_BLOCKED)
