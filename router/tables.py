@@ -10,6 +10,7 @@ import structlog
 
 from router.configs import database_config, embedder_config, retrieval_settings
 from router.settings import BadSettings
+from router.tasks import task_group
 from standard.corpus.paging import check_page_size, read_token, write_token
 from standard.database.pool import make_pool
 from standard.domain.errors import InvalidInput, PointsmanError
@@ -161,8 +162,9 @@ async def _look(tables: dict[str, ForeignTable]) -> None:
             )
 
     try:
-        async with asyncio.timeout(START_SECONDS):
-            await asyncio.gather(*(look(name, table) for name, table in tables.items()))
+        async with asyncio.timeout(START_SECONDS), task_group() as group:
+            for name, table in tables.items():
+                group.create_task(look(name, table))
     except TimeoutError:
         _log.error("looking at your tables took too long; going on", seconds=START_SECONDS)
 

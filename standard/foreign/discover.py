@@ -198,15 +198,18 @@ async def index_is_used(pool: Pool, view: TableView) -> bool:
     statement = sql.SQL("explain (format json) {}").format(nearest_sql(view, view.fixed, 160, 20_000))
     async with transaction(pool, statement_timeout=CHECK_SECONDS) as conn:
         plan: Any = (await the_row(await conn.execute(statement, parameters, prepare=False)))[0]
-    return view.index.name in _index_names(plan)
+    names = _ordered_by(plan)
+    # a partition's index has a name of its own
+    return bool(names) if view.table.kind == "p" else view.index.name in names
 
 
-def _index_names(plan: Any) -> set[str]:  # noqa: ANN401 - a plan as EXPLAIN gives it
+def _ordered_by(plan: Any) -> set[str]:  # noqa: ANN401 - a plan as EXPLAIN gives it
+    """Names of the indexes that a plan takes its order from."""
     if isinstance(plan, list):
-        return set().union(*(_index_names(each) for each in plan))
+        return set().union(*(_ordered_by(each) for each in plan))
     if isinstance(plan, dict):
-        named = {plan["Index Name"]} if "Index Name" in plan else set()
-        return named.union(*(_index_names(each) for each in plan.values() if isinstance(each, list | dict)))
+        named = {plan["Index Name"]} if "Index Name" in plan and "Order By" in plan else set()
+        return named.union(*(_ordered_by(each) for each in plan.values() if isinstance(each, list | dict)))
     return set()
 
 

@@ -96,6 +96,36 @@ async def test_without_a_filter_the_index_finds_nearly_what_exact_search_finds(f
     assert float(np.mean(shares)) >= 0.98
 
 
+async def test_a_partitioned_table_is_searched_through_the_indexes_of_its_partitions(facts_url: str) -> None:
+    with psycopg.connect(facts_url, autocommit=True) as conn:
+        conn.execute(
+            f"create table parted (id int primary key, body text, kind text, embedding vector({WIDTH}))"
+            " partition by range (id)".encode()
+        )
+        conn.execute("create table parted_1 partition of parted for values from (0) to (4000)")
+        conn.execute("create table parted_2 partition of parted for values from (4000) to (8000)")
+        conn.execute("insert into parted select id, body, kind, embedding from facts")
+        conn.execute("create index on parted using hnsw (embedding vector_cosine_ops)")
+        conn.execute("analyze parted")
+    async with open_table(facts_url, replace(MAPPING, table="parted"), dimensions=WIDTH) as retriever:
+        assert await index_is_used(retriever._pool, await retriever.view())
+        query = vectors()[5555]
+        found = await retriever.search(Scope(collection="t"), "x", query, k=10)
+    assert {item.passage.passage_id for item in found.passages} == nearest(query, np.ones(ROWS, dtype=bool), 10)
+
+
+async def test_a_view_is_searched_exactly(facts_url: str) -> None:
+    with psycopg.connect(facts_url, autocommit=True) as conn:
+        conn.execute("create view rare_facts as select * from facts where kind = 'rare'")
+    mapping = replace(MAPPING, table="rare_facts", id="id", embedding="embedding")
+    async with open_table(facts_url, mapping, dimensions=WIDTH) as retriever:
+        assert any("search is exact" in each for each in (await retriever.view()).warnings)
+        query = vectors()[5555]
+        found = await retriever.search(Scope(collection="t"), "x", query, k=10)
+    rare = np.arange(ROWS) % (ROWS // RARE) == 0
+    assert {item.passage.passage_id for item in found.passages} == nearest(query, rare, 10)
+
+
 async def test_a_large_table_is_described_by_estimates(facts_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("standard.foreign.view.COUNTED_ROWS", 1_000)
     async with open_table(facts_url, replace(MAPPING, embedding="embedding"), dimensions=WIDTH) as retriever:
