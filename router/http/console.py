@@ -312,6 +312,7 @@ def _run(run: ListedRun, *, named: bool, kept: bool) -> dict[str, Any]:
         "seconds": answer.get("total_seconds"),
         "cost_usd": answer.get("cost_usd"),
         "rating": run.rating,
+        "probe": run.probe,
     }
 
 

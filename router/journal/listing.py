@@ -25,7 +25,7 @@ _PAGE = """
             'stop_reason', ended.answer -> 'stop_reason', 'steps', ended.answer -> 'steps',
             'total_seconds', ended.answer #> '{timings,total_seconds}', 'cost_usd', ended.answer #> '{usage,cost_usd}'
         ) end,
-        rating
+        rating, coalesce((question -> 'probe')::boolean, false)
     from run left join feedback using (run_id)
         left join lateral (select body #> '{body,decision}' as decision from run_events event
             where event.run_id = run.run_id and kind = 'decision' order by sequence desc limit 1) decided on true
@@ -42,7 +42,7 @@ class ListedRun:
     """One run of a list. `question` is what consent left of it, None where that is nothing.
 
     `decision` and `answer` are JSON objects with the fields of Decision, and of Answer as far as a list shows them;
-    None where the run did not come so far.
+    None where the run did not come so far. `probe`: the gateway asked it itself (a golden question).
     """
 
     run_id: int
@@ -54,6 +54,7 @@ class ListedRun:
     decision: dict[str, Any] | None
     answer: dict[str, Any] | None
     rating: float | None
+    probe: bool
 
 
 @dataclass(frozen=True, slots=True)

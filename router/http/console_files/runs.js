@@ -48,6 +48,7 @@ function line(run, index) {
   if (run.seconds !== null) facts.push(`${run.seconds.toFixed(2)} s`);
   if (run.cost_usd) facts.push(`$${run.cost_usd.toFixed(4)}`);
   if (run.rating !== null) facts.push(`rated ${run.rating}`);
+  if (run.probe) facts.push("a golden question, asked by the gateway");
   const asked = run.question ?? (run.collection ? `(a question to ${run.collection})` : "(a question)");
   const item = make("li", {}, make("p", { class: "asked" }, asked),
     make("p", { class: "facts" }, ...facts.map((fact) => (fact instanceof Node ? fact : make("span", {}, fact)))));

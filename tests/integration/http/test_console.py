@@ -8,6 +8,7 @@ import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,9 @@ from router.journal.listing import MAX_PAGE
 from router.settings import BadSettings
 from standard.database.pool import connection
 from standard.domain.event import Event, TokenEmitted
+from standard.domain.passage import Scope
+from standard.domain.question import Question
+from standard.domain.text import UntrustedText
 from tests.integration.http.conftest import WHERE, serving, settings_for
 
 if TYPE_CHECKING:
@@ -414,6 +418,33 @@ async def test_a_run_that_goes_on_is_listed_as_running(database_url: str, tmp_pa
         listed = (await read(own, "/console/api/runs"))["runs"]
         assert [(each["request_id"], each["state"], each["chosen"], each["outcome"]) for each in listed] == [
             ("begun", "running", None, None)
+        ]
+
+
+async def test_golden_questions_are_told_from_what_people_asked(database_url: str, tmp_path: Path) -> None:
+    async with serving(settings_for(database_url, tmp_path)) as own:
+        asked = Question(UntrustedText(WHERE), Scope("default", "default"), request_id="golden", probe=True)
+        await own.application.gateway.answer(asked)
+        assert (await own.post("/query", {"question": WHERE})).status_code == 200
+        listed = (await read(own, "/console/api/runs"))["runs"]
+        assert [run["probe"] for run in listed] == [False, True]
+        assert (await read(own, "/console/api/routing"))["runs"] == 1
+
+
+async def test_tables_of_ones_own_are_listed_also_where_they_cannot_be_read(database_url: str, tmp_path: Path) -> None:
+    with psycopg.connect(database_url, autocommit=True) as conn:
+        conn.execute("create table notes (id text primary key, content text, embedding vector(384))")
+        vector = "[1" + ",0" * 383 + "]"
+        conn.execute("insert into notes values ('a', 'A note.', %s), ('b', 'Another.', %s)", [vector, vector])
+        conn.execute("analyze notes")
+    keys = {"table": "notes", "content": "content"}
+    tables = {"notes": keys, "missing": keys | {"table": "nowhere"}}
+    async with serving(settings_for(database_url, tmp_path, tables=tables)) as own:
+        listed = (await read(own, "/console/api/collections"))["collections"]
+        assert [(each["name"], each["table"], each["documents"], each["passages"]) for each in listed] == [
+            ("default", False, 4, 4),
+            ("missing", True, None, None),
+            ("notes", True, None, 2),
         ]
 
 
