@@ -73,6 +73,11 @@ class HttpSettings(Section):
     origins: tuple[str, ...] = Field(
         (), description="Origins whose web pages may call, such as https://intranet.example; those of loopback always."
     )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Names by which the server may be called without keys, beside loopback's and the hosts of "
+        "http.origins; * = any, behind a proxy that asks for keys.",
+    )
     console: bool = Field(True, description="Serve the operator's console at /.")
     contracts: tuple[str, ...] = Field(
         (), description="Contract files, folders of them, or names of shipped ones (langserve, dify, r2r, plain)."

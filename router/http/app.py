@@ -13,7 +13,7 @@ from starlette.routing import Match, Route
 
 from router.http import openai_catalogue, openai_chat, query
 from router.http.asking import Call
-from router.http.browsers import refuse_other_sites
+from router.http.browsers import refuse_other_names, refuse_other_sites
 from router.http.contract.load import load_contracts
 from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
@@ -42,7 +42,8 @@ _log = structlog.get_logger("pointsman.http")
 class Served:
     """A path and method, what handles it, and how it tells of errors.
 
-    `reads` says whether it takes a JSON body, `open` whether it needs no key.
+    `reads` says whether it takes a JSON body, `open` whether it needs no key, `probe` whether it tells only of health
+    and answers to any name, `links` whether links and frames of other sites may lead to it: not where it asks.
     """
 
     method: str
@@ -51,6 +52,8 @@ class Served:
     fail: Callable[[Call, Problem], Awaitable[None]]
     reads: bool = True
     open: bool = False
+    probe: bool = False
+    links: bool = True
 
 
 async def fail_openai(call: Call, problem: Problem) -> None:
@@ -88,8 +91,8 @@ def own_paths() -> list[Served]:
         Served("GET", "/v1/models/{model:path}", openai_catalogue.get_model, fail_openai, reads=False),
         Served("POST", "/v1/vector_stores/{id}/search", openai_catalogue.search_vector_store, fail_openai),
         Served("POST", "/query", query.query, fail_plain),
-        Served("GET", "/healthz", _alive, fail_plain, reads=False, open=True),
-        Served("GET", "/readyz", _ready, fail_plain, reads=False, open=True),
+        Served("GET", "/healthz", _alive, fail_plain, reads=False, open=True, probe=True),
+        Served("GET", "/readyz", _ready, fail_plain, reads=False, open=True, probe=True),
     ]
 
 
@@ -105,7 +108,8 @@ def served_paths(contracts: Sequence[str], console: Sequence[Served] = ()) -> li
                 problem = f"{route.method} {route.path} is served by {taken[place]}"
                 raise BadSettings([f"{contract.file}: route[{index}].path: {problem}; choose another"])
             taken[place] = contract.file
-            served.append(Served(route.method, route.path, handler(route), fail, reads=route.method != "GET"))
+            reads = route.method != "GET"
+            served.append(Served(route.method, route.path, handler(route), fail, reads=reads, links=False))
     return served
 
 
@@ -141,7 +145,7 @@ class HttpApp:
         unknown = fail_openai if scope["path"].startswith("/v1/") else fail_plain
         fail = served.fail if served is not None else unknown
         try:
-            refuse_other_sites(request.headers, self._parts.settings.http.origins)
+            self._refuse_others(request, served)
             if self._parts.gate is None or (served is not None and served.open):
                 await self._serve(served, error, call)
                 return
@@ -154,13 +158,21 @@ class HttpApp:
         except asyncio.CancelledError:
             # The server stops and has waited long enough; this task is cancelled by nobody else.
             if not reply.started:
-                await fail(call, to_problem(Unavailable("the server stops; try again", retry_after_seconds=1.0)))
+                stops = Unavailable("the server stops; try again", retry_after_seconds=1.0)
+                await _tell(fail, call, to_problem(stops))
         except Exception as caught:  # noqa: BLE001 - the edge: every error is mapped once
             problem = to_problem(caught)
             if reply.started:  # a stream breaks: uvicorn closes the connection when the response is not ended
                 _log.warning("a response broke off", path=served.path if served else "", reason=problem.reason)
                 return
-            await fail(call, problem)
+            await _tell(fail, call, problem)
+
+    def _refuse_others(self, request: Request, served: Served | None) -> None:
+        """Raise PermissionDenied for what a browser sends in the name of a page that may not call."""
+        settings = self._parts.settings.http
+        if not self.asks_for_keys and not (served is not None and served.probe):
+            refuse_other_names(request.headers, settings)
+        refuse_other_sites(request.headers, settings.origins, links=served is None or served.links)
 
     async def _serve(self, served: Served | None, error: MethodNotAllowed | None, call: Call) -> None:
         """Serve a call that was let in; its body is not read before."""
@@ -185,6 +197,14 @@ class HttpApp:
         if closest is None:
             return None, None
         return closest, MethodNotAllowed(scope["method"], scope["path"][:160], ", ".join(allowed))
+
+
+async def _tell(fail: Callable[[Call, Problem], Awaitable[None]], call: Call, problem: Problem) -> None:
+    """Tell of an error; to a client that has gone, nothing."""
+    try:
+        await fail(call, problem)
+    except ClientGone:
+        _log.debug("the client went away before it was told of an error", reason=problem.reason)
 
 
 async def _unused(_request: Request) -> None:

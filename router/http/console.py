@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.grpc.validate import fraction, identifier
 from router.http.app import Served, fail_plain
-from router.http.console_access import refuse_other_names, require_write
+from router.http.console_access import require_write
 from router.http.console_page import page_paths
 from router.http.console_routing import summary
 from router.http.values import a_number, an_integer, only
@@ -248,8 +248,7 @@ class _Console:
 
 
 def _arrived(parts: HttpParts, call: Call, known: frozenset[str]) -> Identity:
-    """Check a call's host and parameters; return who calls."""
-    refuse_other_names(call.request.headers, parts.settings.http)
+    """Check a call's parameters; return who calls."""
     given = call.request.query_params
     only(dict(given), known)
     for name in given:

@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
 from router.http.app import Served, fail_plain
-from router.http.console_access import refuse_other_names
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,8 +74,7 @@ def _path(asset: Asset) -> str:
 def _serving(asset: Asset) -> Callable[[HttpParts, Call], Awaitable[None]]:
     headers = (*_HEADERS, ("etag", asset.tag))
 
-    async def serve(parts: HttpParts, call: Call) -> None:
-        refuse_other_names(call.request.headers, parts.settings.http)
+    async def serve(_parts: HttpParts, call: Call) -> None:
         if asset.tag in call.request.headers.get("if-none-match", ""):
             await call.reply.whole(304, b"", asset.content_type, headers)
             return

@@ -90,7 +90,8 @@ def route_named(word: str, field: str) -> gateway_pb2.Route.ValueType:
 def _turn(value: object, field: str) -> gateway_pb2.Turn:
     turn = a_mapping(value, field)
     only(turn, frozenset({"role", "text"}), field)
-    return gateway_pb2.Turn(role=a_text(turn.get("role"), f"{field}.role"), text=a_text(turn.get("text"), field))
+    role, text = a_text(turn.get("role"), f"{field}.role"), a_text(turn.get("text"), f"{field}.text")
+    return gateway_pb2.Turn(role=role, text=text)
 
 
 class QueryEvents:

@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import from_json
 
@@ -36,20 +36,6 @@ _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 class ClientGone(Exception):
     """The client went away, or stopped reading; nobody is left to answer."""
-
-
-class StreamShape(Protocol):
-    """How a façade streams: its media type, and what it sends on a silent line (b"" = nothing)."""
-
-    @property
-    def content_type(self) -> str:
-        """The media type."""
-        ...
-
-    @property
-    def heartbeat(self) -> bytes:
-        """What is sent on a silent line."""
-        ...
 
 
 def request_id_of(request: Request) -> str:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+import pytest_asyncio
 
+from router.http.app import HttpApp, caller, own_paths
+from router.http.asking import HttpParts
 from router.settings import BadSettings
 from standard.domain.event import TokenEmitted
 from tests.integration.http.conftest import WHERE, serving, settings_for
@@ -21,7 +24,7 @@ from tests.support.model_server import Hang, ModelServer, Reply, always
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, MutableMapping
     from pathlib import Path
 
     from standard.domain.event import Event
@@ -43,6 +46,35 @@ async def with_model(
         yield served
 
 
+ASKING_GET = """
+name = "get"
+[[route]]
+method = "GET"
+path = "/ask"
+[route.request]
+question = "@query.q"
+[route.response]
+text = "{answer}"
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def asking_get(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """A server with a path that asks by GET."""
+    folder = tmp_path_factory.mktemp("get")
+    contract = folder / "get.toml"
+    contract.write_text(ASKING_GET)
+    async with serving(settings_for(module_database_url, folder, http={"contracts": (str(contract),)})) as opened:
+        yield opened
+
+
+def answers_of(served: Served) -> float:
+    """How many questions were answered so far."""
+    families = served.application.metrics.registry.collect()
+    samples = [sample for family in families for sample in family.samples]
+    return sum(sample.value for sample in samples if sample.name == "pointsman_answers_total")
+
+
 async def raw(served: Served, *pieces: bytes, pause: float = 0.0, seconds: float = 10.0) -> bytes:
     """Send bytes as they are and read until the server closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -58,7 +90,7 @@ async def raw(served: Served, *pieces: bytes, pause: float = 0.0, seconds: float
 
 
 def head(path: str, *headers: str, method: str = "POST") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "host: x", "connection: close", *headers]
+    lines = [f"{method} {path} HTTP/1.1", "host: localhost", "connection: close", *headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
@@ -71,6 +103,12 @@ async def test_what_is_no_json_object_is_a_400(served: Served, path: str, body: 
     assert response.status_code == 400
     error = response.json()["error"]
     assert "body" in (error.get("param"), error.get("field"))
+
+
+async def test_a_bad_text_of_the_history_is_named_by_its_place(served: Served) -> None:
+    history = [{"role": "user", "text": "Fine."}, {"role": "user", "text": 5}]
+    refused = await served.post("/query", QUERY | {"history": history})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (400, "history[1].text")
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
@@ -316,6 +354,93 @@ async def test_pages_of_other_sites_may_not_call(served: Served, headers: dict[s
     assert response.headers["x-content-type-options"] == "nosniff"
     if status == 403:
         assert response.json()["error"]["type"] == "permission_error"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        ({"host": "rebound.example:8080", "sec-fetch-site": "same-origin"}, 403),
+        ({"host": "rebound.example"}, 403),
+        ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, 200),
+        ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),
+        ({}, 200),
+    ],
+)
+async def test_no_page_has_a_question_asked_by_a_frame_a_link_or_a_name_of_its_own(
+    asking_get: Served, headers: dict[str, str], status: int
+) -> None:
+    before = answers_of(asking_get)
+    response = await asking_get.client.get("/ask", params={"q": WHERE}, headers=headers)
+    assert response.status_code == status
+    assert answers_of(asking_get) - before == (status == 200)
+
+
+async def test_every_path_but_those_of_health_answers_to_its_own_names_alone(served: Served) -> None:
+    for path in ("/", "/v1/models", "/nothing/here", "/console/api/about"):
+        for host in ("rebound.example", "localhost.example:80", "127.0.0.1.example", ""):
+            refused = await raw(served, head(path, method="GET").replace(b"host: localhost", f"host: {host}".encode()))
+            assert refused.startswith(b"HTTP/1.1 403"), (path, host)
+            assert b"http.hosts" in refused
+    for path in ("/healthz", "/readyz"):
+        assert (await served.client.get(path, headers={"host": "10.1.2.3:8080"})).status_code == 200
+    posted = await served.client.post("/query", json=QUERY, headers={"host": "rebound.example"})
+    assert posted.status_code == 403
+    for host in ("127.0.0.1", "[::1]:8080", "LOCALHOST.", "a.localhost:1"):
+        assert (await served.client.get("/v1/models", headers={"host": host})).status_code == 200
+    # A browser never leaves it out.
+    said = await raw(served, b"GET /v1/models HTTP/1.0\r\n\r\n")
+    assert b" 200 " in said.split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("section", "auth", "status"),
+    [
+        ({"hosts": ("Points.example",)}, "none", 200),
+        ({"hosts": ("points.example:8080",)}, "none", 200),
+        ({"origins": ("https://points.example",)}, "none", 200),
+        ({"hosts": ("*",)}, "none", 200),
+        ({"hosts": ("other.example",)}, "none", 403),
+        ({}, "none", 403),
+        ({}, "keys", 401),
+    ],
+)
+async def test_names_that_are_allowed_and_any_where_keys_are_asked_for(
+    module_database_url: str, tmp_path: Path, section: dict[str, Any], auth: str, status: int
+) -> None:
+    async with serving(settings_for(module_database_url, tmp_path, http=section, auth={"mode": auth})) as served:
+        response = await served.client.get("/v1/models", headers={"host": "points.example"})
+        assert response.status_code == status
+
+
+async def test_a_client_that_takes_nothing_of_an_error_ends_without_a_traceback(served: Served) -> None:
+    """uvicorn would log whatever leaves the application."""
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/nothing", "headers": [(b"host", b"localhost")]}
+    scope |= {"query_string": b"", "root_path": "", "path_params": {}}
+    tried: list[str] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        tried.append(message["type"])
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    application = served.application
+    settings = application.settings
+    hasty = settings.model_copy(update={"http": settings.http.model_copy(update={"client_timeout_seconds": 0.05})})
+
+    async def ready() -> tuple[bool, dict[str, bool]]:
+        return True, {}
+
+    parts = HttpParts(application.gateway, application.retriever, application.embed, hasty, caller, ready)
+    async with asyncio.timeout(5.0):
+        await HttpApp(parts, own_paths())(scope, receive, send)
+    assert tried == ["http.response.start", "http.response.body"]
 
 
 async def test_an_allowed_origin_may_call(module_database_url: str, tmp_path: Path) -> None:

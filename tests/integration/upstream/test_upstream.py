@@ -371,7 +371,7 @@ async def test_tenants_never_share_a_session_of_the_upstream(module_database_url
         assert "s1" not in one
 
 
-def test_a_session_is_told_by_tenant_and_id_and_no_session_is_none() -> None:
+async def test_a_session_is_told_by_tenant_and_id_and_no_session_is_none() -> None:
     def session(tenant: str, name: str) -> str:
         return session_of(Question(UntrustedText("x"), Scope(tenant), session_id=name))
 
