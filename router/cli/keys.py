@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from router.keys import StoredKey
+    from router.settings import Settings
     from standard.database.pool import Pool
 
 
@@ -34,12 +35,12 @@ def register(app: typer.Typer) -> None:
 
 
 @asynccontextmanager
-async def _database() -> AsyncIterator[Pool]:
+async def database(settings: Settings) -> AsyncIterator[Pool]:
+    """Yield an open pool on the migrated database of the settings."""
     from router.configs import database_config
     from standard.database.migrate import migrate
     from standard.database.pool import database_url, open_pool
 
-    settings = load_settings()
     config = database_config(settings)
     async with database_url(config) as url:
         await migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector)
@@ -60,7 +61,7 @@ def create(
     from router.keys import create_key
 
     async def run() -> tuple[str, StoredKey]:
-        async with _database() as pool:
+        async with database(load_settings()) as pool:
             return await create_key(
                 pool,
                 tenant,
@@ -90,7 +91,7 @@ def list_(
     from router.keys import list_keys
 
     async def run() -> list[StoredKey]:
-        async with _database() as pool:
+        async with database(load_settings()) as pool:
             return await list_keys(pool, tenant)
 
     views = [key_view(each) for each in asyncio.run(run())]
@@ -115,7 +116,7 @@ def revoke(
     from router.keys import revoke_key
 
     async def run() -> StoredKey:
-        async with _database() as pool:
+        async with database(load_settings()) as pool:
             return await revoke_key(pool, key_id)
 
     stored = asyncio.run(run())

@@ -25,6 +25,7 @@ from router.cli import (
     label,
     migrate,
     replay,
+    rollout,
     scan,
     serve,
     trace,
@@ -65,6 +66,7 @@ def build_app() -> typer.Typer:
         bench,
         doctor,
         migrate,
+        rollout,
         replay,
         config,
     ):
