@@ -135,6 +135,7 @@ def report_view(report: IngestReport) -> dict[str, Any]:
         "unchanged": report.unchanged,
         "pruned": report.pruned,
         "passages": report.passages,
+        "rescanned": report.rescanned,
         "seconds": report.seconds,
         "passages_per_second": report.passages_per_second,
         "embedder_share": report.embedder_share,
@@ -156,6 +157,7 @@ def remote_view(answer: corpus_pb2.IngestDocumentsResponse, rejected: list[Rejec
         "unchanged": answer.unchanged,
         "pruned": answer.pruned,
         "passages": answer.passages,
+        "rescanned": answer.rescanned,
         "seconds": answer.seconds,
         "rejected_count": len(refused),
         "rejected": refused,
@@ -177,6 +179,8 @@ def _show_view(console: Console, view: dict[str, Any]) -> None:
         f"{view['added']} added, {view['replaced']} replaced, {view['unchanged']} unchanged, {view['pruned']} pruned:"
         f" {view['passages']} passages in {view['seconds']:.1f} s{rate}"
     )
+    if view["rescanned"]:
+        console.print(f"{view['rescanned']} passages judged again: the rules of the injection scan have changed")
     if view.get("prune_skipped"):
         console.print(f"[yellow]not pruned: {escape(view['prune_skipped'])}[/yellow]")
     for each in view["rejected"][:_SHOWN_REJECTIONS]:

@@ -380,6 +380,7 @@ def ingest_message(report: IngestReport) -> corpus_pb2.IngestDocumentsResponse:
             for each in report.rejected
         ],
         seconds=report.seconds,
+        rescanned=report.rescanned,
     )
 
 

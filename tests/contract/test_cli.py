@@ -89,7 +89,7 @@ def test_ingest_ask_classify_and_trace_speak_json(pointsman: CommandLine) -> Non
     report = pointsman.one("ingest", "-", "--json", stdin=jsonl(DOCUMENTS))
     assert (report["added"], report["rejected_count"]) == (2, 0)
     again = pointsman.one("ingest", "-", "--json", stdin=jsonl(DOCUMENTS))
-    assert (again["added"], again["unchanged"]) == (0, 2)
+    assert (again["added"], again["unchanged"], again["rescanned"]) == (0, 2, 0)
 
     answer = pointsman.one("ask", "Where is the spare bilge pump kept?", "--route", "standard", "--json")
     assert "shed at Alder Wharf" in answer["answer"]

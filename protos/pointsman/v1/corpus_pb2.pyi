@@ -401,6 +401,7 @@ class IngestDocumentsResponse(_message.Message):
     PASSAGES_FIELD_NUMBER: _builtins.int
     REJECTED_FIELD_NUMBER: _builtins.int
     SECONDS_FIELD_NUMBER: _builtins.int
+    RESCANNED_FIELD_NUMBER: _builtins.int
     added: _builtins.int
     """New documents."""
     replaced: _builtins.int
@@ -413,6 +414,8 @@ class IngestDocumentsResponse(_message.Message):
     """Passages written."""
     seconds: _builtins.float
     """Wall-clock seconds."""
+    rescanned: _builtins.int
+    """Passages of unchanged documents that were judged again by the rules of the injection scan in force."""
     @_builtins.property
     def rejected(self) -> _containers.RepeatedCompositeFieldContainer[Global___IngestDocumentsResponse.Rejected]:
         """Documents refused."""
@@ -427,10 +430,11 @@ class IngestDocumentsResponse(_message.Message):
         passages: _builtins.int = ...,
         rejected: _abc.Iterable[Global___IngestDocumentsResponse.Rejected] | None = ...,
         seconds: _builtins.float = ...,
+        rescanned: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "passages", b"passages", "pruned", b"pruned", "rejected", b"rejected", "replaced", b"replaced", "seconds", b"seconds", "unchanged", b"unchanged"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added", b"added", "passages", b"passages", "pruned", b"pruned", "rejected", b"rejected", "replaced", b"replaced", "rescanned", b"rescanned", "seconds", b"seconds", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
