@@ -301,8 +301,9 @@ def _several(fields: Sequence[object]) -> list[str] | str:
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return name if _BARE_KEY.fullmatch(name) else _value(name)
 
 
 def _value(value: str | list[str]) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """A string or a list of strings in TOML, whose basic strings are JSON's, except that DEL is to be escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

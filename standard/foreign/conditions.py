@@ -223,7 +223,7 @@ def _column_equals(column: Column, values: Sequence[Scalar], bound: _Parameters)
             truths = [value for value in values if isinstance(value, bool)]
             return sql.SQL("{} = any({}::boolean[])").format(held, bound.bind(truths)) if truths else NEVER
         case "D":
-            moments = [value for value in values if isinstance(value, str) and _is_moment(value)]
+            moments = [moment for value in values if (moment := _moment(value)) is not None]
             if not moments:
                 return NEVER
             return sql.SQL("{}::timestamptz = any({}::timestamptz[])").format(held, bound.bind(moments))
@@ -239,42 +239,44 @@ def _column_range(
     column: Column, at_least: str | float | None, at_most: str | float | None, bound: _Parameters, path: str
 ) -> sql.Composable:
     held = column_sql(column.name)
-    fits: Callable[[object], bool]
+    given: Callable[[object], object | None]
     match column.category:
         case "N":
-            left, cast = sql.SQL("{}::numeric").format(held), "numeric"
-            fits = _is_number
+            left, cast, given = sql.SQL("{}::numeric").format(held), "numeric", _number
         case "D":
-            left, cast = sql.SQL("{}::timestamptz").format(held), "timestamptz"
-            fits = _is_moment
+            left, cast, given = sql.SQL("{}::timestamptz").format(held), "timestamptz", _moment
         case "B":
             raise InvalidInput(path, f"the column {column.name!r} holds truth values, which have no range")
         case _:
-            left, cast = sql.SQL('{}::text collate "C"').format(held), "text"
-            fits = _is_text
+            left, cast, given = sql.SQL('{}::text collate "C"').format(held), "text", _text
     tests: list[sql.Composable] = []
     for operator, limit in ((">=", at_least), ("<=", at_most)):
         if limit is None:
             continue
-        if not fits(limit):
+        bound_value = given(limit)
+        if bound_value is None:
             return NEVER
-        tests.append(sql.SQL("{} {} {}::{}").format(left, sql.SQL(operator), bound.bind(limit), sql.SQL(cast)))
+        tests.append(sql.SQL("{} {} {}::{}").format(left, sql.SQL(operator), bound.bind(bound_value), sql.SQL(cast)))
     return _all(tests)
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: object) -> object | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _text(value: object) -> object | None:
+    return value if isinstance(value, str) else None
 
 
-def _is_moment(value: object) -> bool:
+def _moment(value: object) -> dt.datetime | None:
+    """The moment that an ISO 8601 text names, in UTC where it has no offset; None for any other value.
+
+    Read here, since Python and PostgreSQL read some forms differently.
+    """
     if not isinstance(value, str):
-        return False
+        return None
     try:
-        dt.datetime.fromisoformat(value)
-    except ValueError:
-        return False
-    return True
+        found = dt.datetime.fromisoformat(value)
+        return found.replace(tzinfo=dt.UTC) if found.tzinfo is None else found.astimezone(dt.UTC)
+    except (ValueError, OverflowError):
+        return None
