@@ -76,6 +76,8 @@ def _print_how_to_call(server: RunningServer, settings: Settings) -> None:
         console.print(
             f"[bold]and HTTP on {server.http_url}[/bold]: OpenAI clients use {server.http_url}/v1 as base URL"
         )
+        if settings.http.console:
+            console.print(f"  {server.http_url}/ in a browser is the console: ask, watch, recent runs, routing, corpus")
     body = '{"question": "..."}'
     console.print(f"  grpcurl -plaintext -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
     console.print(f'  Python: async with pointsman.client.Pointsman("{server.target}") as p: await p.answer("...")')
