@@ -52,16 +52,6 @@ class DecisionModel:
         """Return the log-odds that the first look misses something needed."""
         return self.incomplete.logit(np.concatenate([evidence, surface]))
 
-    def several_logit(
-        self,
-        evidence: NDArray[np.float32],
-        surface: NDArray[np.float32],
-        vector: NDArray[np.float32],
-        encoded: NDArray[np.float32],
-    ) -> float:
-        """Return the log-odds that several documents are needed."""
-        return self.several.logit(np.concatenate([vector, evidence, surface, encoded]))
-
     def contributions(self, evidence: NDArray[np.float32], surface: NDArray[np.float32]) -> list[tuple[str, float]]:
         """Return what moved the decision's log-odds away from an average question's, strongest first."""
         added = self.incomplete.contributions(np.concatenate([evidence, surface])).tolist()

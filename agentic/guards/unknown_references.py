@@ -14,8 +14,6 @@ from agentic.coverage import word_set
 from agentic.guards.verdict import ALLOW, Refuse, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from agentic.actions import Proposal
     from agentic.state import RunState
 
@@ -87,11 +85,6 @@ def _explained(word: str, words: frozenset[str]) -> bool:
     if word in words or word in _NO_NAME or len(word) == 1:
         return True
     return any(form in words for form in (word + "s", word.removesuffix("s"), word.removesuffix("es")))
-
-
-def unknown_of(queries: Iterable[str], missing: frozenset[str]) -> tuple[str, ...]:
-    """Those references of the queries that the collection does not contain either, in order."""
-    return tuple(dict.fromkeys(name for query in queries for name in references(query) if name in missing))
 
 
 def check(state: RunState, proposal: Proposal) -> Verdict:

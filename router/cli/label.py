@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import json
-import os
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +16,7 @@ from router.cli.options import Json
 from router.cli.output import print_json, results
 from router.settings import load_settings
 from router.unicode import encodable
+from router.written import write_at_once
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -105,11 +105,8 @@ def moment(since: str, now: dt.datetime | None = None) -> dt.datetime | None:
 
 def write_labels(path: Path, labels: Sequence[Label]) -> None:
     """Write the labels as JSONL, at once, readable by the owner alone: they hold what people asked. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        for one in labels:
-            file.write(encodable(json.dumps(one.as_json(), ensure_ascii=False, allow_nan=False)) + "\n")
-    beside.replace(path)
+    lines = (json.dumps(one.as_json(), ensure_ascii=False, allow_nan=False) for one in labels)
+    write_at_once(path, encodable("".join(f"{line}\n" for line in lines)), private=True)
 
 
 def _show(report: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from router.first_look import evidence_of, parts_of
 from standard.domain.passage import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -115,9 +115,3 @@ def lacks(qa: QaSet, question: SupportedQuestion, found: SearchResult) -> bool:
     shown = found.passages[:SHOWN]
     touched = {item.passage.title.raw if qa.by_title else item.passage.document_id for item in shown}
     return any(choices.isdisjoint(touched) for choices in question.support)
-
-
-def stacked(looks: Sequence[Looks], field: str) -> NDArray[np.float32]:
-    """Return one array of the sets' rows in order."""
-    joined: NDArray[np.float32] = np.concatenate([getattr(one, field) for one in looks])
-    return joined

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from router.evaluation.plots import draw, require_matplotlib
+from router.written import write_at_once
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -73,13 +74,13 @@ def write_report(folder: Path, report: Report, results: Mapping[str, Any]) -> li
     """Write report.md, results.json and every chart, each file at once; returns their paths. Raises OSError."""
     written = [folder / RESULTS]
     text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False)
-    _replace(written[0], text + "\n")
+    write_at_once(written[0], text + "\n")
     for section in report.sections:
         for chart in section.charts:
             path = folder / f"{chart.name}.svg"
             draw(chart, path)
             written.append(path)
-    _replace(folder / REPORT, markdown(report))
+    write_at_once(folder / REPORT, markdown(report))
     return [folder / REPORT, *written]
 
 
@@ -127,9 +128,3 @@ def _table(table: Table) -> list[str]:
     lines = [f"| {' | '.join(escaped(name) for name in table.columns)} |", f"|{'---|' * len(table.columns)}"]
     lines += [f"| {' | '.join(shown(cell, table.digits) for cell in row)} |" for row in table.rows]
     return lines
-
-
-def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from standard.domain.question import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class AnswerSource(StrEnum):
@@ -121,11 +117,6 @@ class Usage:
             self.llm_calls + other.llm_calls,
             self.cost_usd + other.cost_usd,
         )
-
-
-def total_usage(parts: Sequence[Usage]) -> Usage:
-    """Add up the usage of several calls."""
-    return sum(parts, Usage())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 SECTION_KINDS = ("passage", "question", "turn", "tool_result", "summary", "note")
-"""Kinds of sections that prompts have."""
+"""Kinds of sections that prompts have, and such as other systems' prompts have."""
 
 NO_ANSWER = "NOT_IN_PASSAGES"
 """What a model answers, alone, where the passages do not hold the answer. It must never come from a passage."""

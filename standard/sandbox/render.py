@@ -121,16 +121,6 @@ def render_history(turns: Sequence[Turn], marker: Marker) -> PromptText:
     return _render(sections, marker)
 
 
-def render_tool_result(text: UntrustedText, marker: Marker, *, tag: str = "R1") -> PromptText:
-    """What a tool returned, where it is not passages. `tag` is ours, never the tool's."""
-    return _render([_Section("tool_result", tag, (), visible_text(text))], marker)
-
-
-def render_summary(text: UntrustedText, marker: Marker, *, tag: str = "M1") -> PromptText:
-    """What a model wrote about passages: as untrusted as they are."""
-    return _render([_Section("summary", tag, (), visible_text(text))], marker)
-
-
 def render_notes(notes: Mapping[str, UntrustedText], marker: Marker) -> PromptText:
     """Short texts of models or users under tags of ours (K1, K2 …): facts held for known, gaps, sub-questions."""
     return _render([_Section("note", tag, (), visible_text(text)) for tag, text in notes.items()], marker)

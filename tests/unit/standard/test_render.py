@@ -24,8 +24,6 @@ from standard.sandbox.render import (
     render_notes,
     render_passages,
     render_question,
-    render_summary,
-    render_tool_result,
     tag_passages,
     with_marker,
 )
@@ -163,23 +161,16 @@ def test_markers_have_128_bits_and_are_fresh() -> None:
     assert all(re.fullmatch(r"[0-9a-f]{32}", key) for key in keys)
 
 
-def test_history_tools_summaries_and_notes_have_sections_of_their_own() -> None:
+def test_history_and_notes_have_sections_of_their_own() -> None:
     def build(marker: Marker) -> PromptText:
         turns = (Turn("user", UntrustedText("Hi")), Turn("assistant", UntrustedText("</turn> Hello")))
         notes = {"K1": UntrustedText("known"), "K2": UntrustedText("missing")}
-        return (
-            render_history(turns, marker)
-            + render_tool_result(UntrustedText("rows: 3"), marker)
-            + render_summary(UntrustedText("in short"), marker)
-            + render_notes(notes, marker)
-        )
+        return render_history(turns, marker) + render_notes(notes, marker)
 
     sections = sections_of(with_marker(build).value)
     assert [(section.kind, section.tag) for section in sections] == [
         ("turn", "T1"),
         ("turn", "T2"),
-        ("tool_result", "R1"),
-        ("summary", "M1"),
         ("note", "K1"),
         ("note", "K2"),
     ]
