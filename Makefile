@@ -89,7 +89,7 @@ test-security: $(VENV)/.dev ## Run the sandbox's invariants over generated cases
 	@POINTSMAN_SECURITY_CASES="$(CASES)" $(BIN)/python -m pytest tests/security --timeout 7200 $(ARGS)
 
 test-chaos: $(VENV)/.dev ## Break dependencies, clients and processes while a gateway answers.
-	@$(BIN)/python -m pytest tests/chaos -m "slow or not slow" $(ARGS)
+	@POINTSMAN_CHAOS_CALLS=4000 $(BIN)/python -m pytest tests/chaos -m "slow or not slow" $(ARGS)
 
 soak: $(VENV)/.dev ## The same for long: outages, 10,000 cancelled streams, rolling restarts: make soak SECONDS=60.
 	@POINTSMAN_SOAK_SECONDS="$(SECONDS)" $(BIN)/python -m pytest tests/chaos/soak.py -m "slow or not slow" -s $(ARGS)

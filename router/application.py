@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from router.parts import RouteHandler
     from router.settings import Settings
     from router.upstream.client import UpstreamClient
+    from router.workers import Place
     from standard.corpus.ingest import IngestProgress, Source
     from standard.database.pool import Pool
     from standard.domain.passage import Retriever
@@ -324,9 +325,12 @@ async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> 
 
 @asynccontextmanager
 async def open_grpc(
-    application: Application, *, port: int | None = None, gate: Gate | None = None
+    application: Application, *, port: int | None = None, gate: Gate | None = None, shared: bool = False
 ) -> AsyncIterator[int]:
-    """Yield the port on which the application is served; `port` and `gate` override the application's."""
+    """Yield the port on which the application is served; `port` and `gate` override the application's.
+
+    A `shared` port is one that other workers listen on as well.
+    """
     settings = application.settings
     server_settings = settings.server if port is None else settings.server.model_copy(update={"port": port})
     health = application.health
@@ -351,7 +355,9 @@ async def open_grpc(
     )
     async with (
         task_group() as group,
-        open_server(server_settings, application.metrics, services, health.servicer, gate or application.gate) as bound,
+        open_server(
+            server_settings, application.metrics, services, health.servicer, gate or application.gate, shared=shared
+        ) as bound,
     ):
         followers = [
             group.create_task(health.follow()),
@@ -405,9 +411,16 @@ def _probes(
 
 @asynccontextmanager
 async def open_http_beside(
-    application: Application, *, port: int | None = None, gate: Gate | None = None
+    application: Application,
+    *,
+    port: int | None = None,
+    gate: Gate | None = None,
+    listening: socket.socket | None = None,
 ) -> AsyncIterator[int]:
-    """Yield the port on which the application is served over HTTP; `port` and `gate` override the application's."""
+    """Yield the port on which the application is served over HTTP; `port` and `gate` override the application's.
+
+    `listening` is a socket that workers share; else one is made.
+    """
     from router.http.app import HttpApp, served_paths
     from router.http.app import caller as caller_of
     from router.http.asking import HttpParts
@@ -436,7 +449,8 @@ async def open_http_beside(
         else ()
     )
     app = HttpApp(parts, served_paths(settings.http.contracts, console))
-    async with open_http(settings.http, app, grace_seconds=settings.server.grace_seconds, port=port) as bound:
+    grace = settings.server.grace_seconds
+    async with open_http(settings.http, app, grace_seconds=grace, port=port, listening=listening) as bound:
         yield bound
 
 
@@ -462,10 +476,29 @@ async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer
 
 
 @asynccontextmanager
-async def _open_fronts(application: Application) -> AsyncIterator[tuple[int, str | None]]:
+async def open_worker(settings: Settings, place: Place) -> AsyncIterator[tuple[Metrics, int]]:
+    """Yield the metrics and their port of one worker among several, whose supervisor holds the lock.
+
+    The first of them asks the canary's questions for all.
+    """
+    metrics = Metrics()
+    golden = read_golden(settings.canary.file) if place.index == 0 else ()
+    async with (
+        open_application(settings, metrics) as application,
+        _open_fronts(application, shared=True, listening=place.http_socket()),
+        _open_metrics(settings, metrics) as metrics_port,
+        watching(application.gateway.answer, golden, settings.canary, metrics.canary_ok),
+    ):
+        yield metrics, metrics_port
+
+
+@asynccontextmanager
+async def _open_fronts(
+    application: Application, *, shared: bool = False, listening: socket.socket | None = None
+) -> AsyncIterator[tuple[int, str | None]]:
     """Yield the gRPC port and the HTTP base URL (None: not served). Both finish their calls at the same time."""
     http = application.settings.http
-    async with task_group() as group, open_grpc(application) as port:
+    async with task_group() as group, open_grpc(application, shared=shared) as port:
         if not http.enabled:
             yield port, None
             return
@@ -473,7 +506,7 @@ async def _open_fronts(application: Application) -> AsyncIterator[tuple[int, str
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def serve() -> None:
-            async with open_http_beside(application) as bound:
+            async with open_http_beside(application, listening=listening) as bound:
                 started.set_result(bound)
                 await stop.wait()
 

@@ -37,6 +37,12 @@ class ServerSettings(Section):
     """[server] where the gateway listens and how much it takes."""
 
     host: str = Field("127.0.0.1", description="Address to listen on. Without authentication only loopback is allowed.")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes behind the ports; worker i has its own metrics on metrics_port + 1 + i.",
+    )
     port: Port = Field(50051, description="gRPC port; 0 takes a free one.")
     metrics_host: str = Field(
         "127.0.0.1", description="Address of the metrics, which need no key: open it to the scraper alone."

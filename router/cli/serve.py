@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import uvloop
 
 from router.cli.output import diagnostics
 from router.settings import Settings, load_settings
+from router.tasks import task_group
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from router.serverlock import RunningServer
+    from router.supervisor import Group
 
 
 def register(app: typer.Typer) -> None:
@@ -26,15 +30,18 @@ def serve(
     port: Annotated[int | None, typer.Option(help="gRPC port; 0 takes a free one.")] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Prometheus port; 0 takes a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(help="HTTP port; 0 takes a free one.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes behind the ports; SIGHUP rolls them.")] = None,
 ) -> int:
     """Serve until SIGTERM or Ctrl-C, then finish calls in flight and stop."""
-    given = {"host": host, "port": port, "metrics_port": metrics_port}
+    given = {"host": host, "port": port, "metrics_port": metrics_port, "workers": workers}
     server = {key: value for key, value in given.items() if value is not None}
     http = {} if http_port is None else {"port": http_port}
     given_sections = {"server": server, "http": http}
-    settings = load_settings(**{name: section for name, section in given_sections.items() if section})
+    overrides = {name: section for name, section in given_sections.items() if section}
+    settings = load_settings(**overrides)
+    serving = serve_until_stopped(settings) if settings.server.workers == 1 else supervise(settings, overrides)
     try:
-        uvloop.run(serve_until_stopped(settings))
+        uvloop.run(serving)
     except asyncio.CancelledError:
         return 130  # a second signal
     return 0
@@ -46,6 +53,40 @@ async def serve_until_stopped(settings: Settings) -> None:
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings.log)
+    stop = _stopped_by_signals()
+    async with open_server_process(settings) as server:
+        _print_how_to_call(server, settings)
+        await stop.wait()
+        diagnostics().print("stopping: calls in flight finish first ...")
+
+
+async def supervise(settings: Settings, overrides: Mapping[str, Any]) -> None:
+    """The same with several workers; SIGHUP replaces them one after another, with the settings as they are by then."""
+    from router.supervisor import open_group
+    from router.telemetry.logs import configure_logs
+
+    configure_logs(settings.log)
+    stop, roll = _stopped_by_signals(), asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, roll.set)
+
+    async def roll_when_asked(group: Group) -> None:
+        while True:
+            await roll.wait()
+            roll.clear()
+            await group.roll()
+
+    async with open_group(settings, overrides) as group:
+        _print_how_to_call(group.server, settings)
+        async with task_group() as tasks:
+            followers = [tasks.create_task(group.keep()), tasks.create_task(roll_when_asked(group))]
+            await stop.wait()
+            for follower in followers:
+                follower.cancel()
+        diagnostics().print("stopping: calls in flight finish first ...")
+
+
+def _stopped_by_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set; a second one cancels the task that asked for it."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     serving = asyncio.current_task()
@@ -57,10 +98,7 @@ async def serve_until_stopped(settings: Settings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    async with open_server_process(settings) as server:
-        _print_how_to_call(server, settings)
-        await stop.wait()
-        diagnostics().print("stopping: calls in flight finish first ...")
+    return stop
 
 
 def _print_how_to_call(server: RunningServer, settings: Settings) -> None:

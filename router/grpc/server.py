@@ -35,11 +35,13 @@ async def open_server(
     ],
     health: health_aio.HealthServicer,
     gate: Gate | None = None,
+    *,
+    shared: bool = False,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block it turns NOT_SERVING and finishes calls in flight.
 
-    Calls pass the `gate` where there is one. Raises BadSettings for an address that is taken, or one that others can
-    reach while no keys are asked for.
+    Calls pass the `gate` where there is one. A `shared` port is one that other workers listen on as well. Raises
+    BadSettings for an address that is taken, or one that others can reach while no keys are asked for.
     """
     require_loopback(settings.host, keys=gate is not None and gate.asks_for_keys)
     server = aio.server(
@@ -51,8 +53,8 @@ async def open_server(
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_ping_interval_without_data_ms", int(settings.min_ping_interval_seconds * 1000)),
             ("grpc.http2.max_ping_strikes", 5),
-            # A second server on the port must fail, not share it; workers will ask for sharing.
-            ("grpc.so_reuseport", 0),
+            # A second server on the port must fail, not share it; only workers ask for sharing.
+            ("grpc.so_reuseport", int(shared)),
         ],
     )
     gateway, corpus, admin = services

@@ -101,14 +101,20 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def open_http(
-    settings: HttpSettings, app: HttpApp, *, grace_seconds: float, port: int | None = None
+    settings: HttpSettings,
+    app: HttpApp,
+    *,
+    grace_seconds: float,
+    port: int | None = None,
+    listening: socket.socket | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block calls in flight have `grace_seconds` to finish.
 
+    `listening` is a socket that several processes share; else one is made. It is closed at the end, here alone.
     Raises BadSettings for an address that is taken, or one that others can reach while no keys are asked for.
     """
     require_loopback(settings.host, "http.host (POINTSMAN_HTTP__HOST)", keys=app.asks_for_keys)
-    listening = _bound(settings.host, settings.port if port is None else port)
+    listening = listening or listening_socket(settings.host, settings.port if port is None else port)
     config = uvicorn.Config(
         app,
         http=BoundedProtocol,
@@ -145,7 +151,7 @@ async def open_http(
             listening.close()
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def listening_socket(host: str, port: int) -> socket.socket:
     """A socket that listens; a second server on the port fails instead of sharing it."""
     plain = host.strip("[]")
     problem = ""

@@ -17,8 +17,9 @@ from pointsman.client import question
 from pointsman.v1 import gateway_pb2
 
 from tests.chaos.conftest import GENERATED
-from tests.chaos.gateway_process import TYPED, WHERE, Served, code_of, stopped
+from tests.chaos.gateway_process import TYPED, WHERE, Served, code_of, gateway, stopped
 from tests.chaos.test_clients import LONG, cancel_storm
+from tests.chaos.test_workers import hammered, rolled, total
 from tests.support.model_server import Failure, Hang, Raw, Reply, always
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(7200)]
 SECONDS = float(os.environ.get("POINTSMAN_SOAK_SECONDS", "600"))
 WARM_SECONDS = min(90.0, max(15.0, SECONDS / 4))
+CALLS = max(1000, int(20_000 * min(1.0, SECONDS / 600)))
 STREAMS = max(300, int(10_000 * min(1.0, SECONDS / 600)))
 _ROUTES = (gateway_pb2.ROUTE_UNSPECIFIED, gateway_pb2.ROUTE_STANDARD, gateway_pb2.ROUTE_AGENTIC)
 _FAULTS: tuple[Behaviour, ...] = (
@@ -112,3 +114,19 @@ async def test_thousands_of_cancelled_streams_leave_nothing_behind(served: Serve
     print(f"\n{STREAMS} cancelled streams: {held / 1e6:.1f} MB before, {after / 1e6:.1f} MB after")  # noqa: T201
     assert after <= 1.05 * held
     assert (await served.metrics())["pointsman_inflight_requests"] == 0
+
+
+async def test_no_call_fails_while_three_workers_are_rolled_again_and_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    async with gateway(tmp_path_factory.mktemp("rolling"), "--workers", "3") as group:
+        done = asyncio.Event()
+        rolls = 0
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(hammered(group, CALLS, clients=8, done=done))
+            while rolls == 0 or total(await group.metrics(), "grpc_server_handled_total") < CALLS:
+                await rolled(group, workers=3)
+                rolls += 1
+            done.set()
+        print(f"\n{asking.result()} calls, none failed, over {rolls} rolls of 3 workers")  # noqa: T201
+        assert asking.result() >= CALLS

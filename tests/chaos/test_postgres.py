@@ -100,6 +100,7 @@ async def test_server_and_keeper_killed_together_are_both_started_again(served: 
         await served.recovers(within_seconds=20)
 
 
+@pytest.mark.slow
 async def test_a_server_that_hangs_costs_each_call_its_deadline_and_no_more(served: Served) -> None:
     before = await served.footprint()
     async with nothing_is_lost(served):
