@@ -39,6 +39,7 @@ from standard.domain.event import Completed, Event
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     import numpy as np
@@ -96,6 +97,10 @@ class Gateway:
                 await journal.renew([run.held for run in self._runs.all() if run.held is not None])
             except PointsmanError as error:
                 _log.warning("leases could not be renewed; trying again", error=error.message)
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """Hold a place among the questions that are worked on at once, for a search beside them. Raises Overloaded."""
+        return self._admission.place()
 
     async def answer(self, question: Question) -> Answer:
         """Answer a question: the folded stream."""

@@ -4,6 +4,9 @@ Each route hands everything it emits to one `Outlet`: the text of the answer, ge
 citations; questions back to the user; what a loop tells of its plans and queries. Text goes through the output guard,
 so what a reader is shown and what the whole answer holds are the same characters, streamed or not. A block ends the
 answer: what was shown stays, `OutputBlocked` follows, and then nothing.
+
+The one exception are the words of an existing RAG that stands before or behind the standard route: its clients have
+been getting them as they are, its own addresses included; it has seen no prompt of ours.
 """
 
 from __future__ import annotations

@@ -82,6 +82,31 @@ def _blanked(text: str) -> str | None:
     return None
 
 
+def presentable(found: Sequence[RetrievedPassage]) -> tuple[RetrievedPassage, ...]:
+    """Passages as a search hands them out to whoever asked, screened: of a neutralised one what a reader would see.
+
+    What it hid is cut out of text, title and heading, with a mark in its place; one of which nothing can be shown is
+    left out.
+    """
+    shown = map(_cut, screen_passages(found).passages)
+    return tuple(item for item in shown if item.passage.text.raw)
+
+
+def _cut(item: RetrievedPassage) -> RetrievedPassage:
+    passage = item.passage
+    if passage.verdict != "neutralise":
+        return item
+    return replace(
+        item,
+        passage=replace(
+            passage,
+            text=UntrustedText(cut_unseen(passage.text.raw)),
+            title=UntrustedText(cut_unseen(passage.title.raw)),
+            section_heading=cut_unseen(passage.section_heading),
+        ),
+    )
+
+
 def screen_passages(found: Sequence[RetrievedPassage]) -> Screened:
     """Screen passages that will stand in a prompt together, in an order near to this one."""
     admitted = admit([item.passage for item in found], shipped_scanner())

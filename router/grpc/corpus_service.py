@@ -16,6 +16,7 @@ from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
 from standard.domain.errors import AlreadyExists, DeadlineExceeded, InvalidInput, PointsmanError
 from standard.domain.passage import Scope
+from standard.screening import presentable
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -252,7 +253,8 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
             )
             k = to_top_k(request.top_k)
             result = await self._retriever.search(scope, query.raw, await self._embed(query.raw), k=k)
-            return corpus_pb2.SearchPassagesResponse(passages=[passage_message(each) for each in result.passages])
+            shown = presentable(result.passages)
+            return corpus_pb2.SearchPassagesResponse(passages=[passage_message(each) for each in shown])
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from router.grpc.validate import answer_deadline, collection_name, question_text, to_filter, to_question, to_top_k
 from router.http.errors import to_problem
 from router.http.wire import ClientGone, while_present
-from standard.domain.errors import FailedPrecondition
+from router.tasks import task_group
+from standard.domain.errors import DeadlineExceeded, FailedPrecondition
 from standard.domain.event import Completed
 from standard.domain.passage import Scope
+from standard.screening import presentable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
     from standard.domain.event import Event
     from standard.domain.passage import RetrievedPassage, Retriever
     from standard.domain.question import Question
+
+
+_SEARCHES_AT_ONCE: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +101,30 @@ def to_checked(parts: HttpParts, call: Call, request: gateway_pb2.AnswerRequest)
 
 async def answered(parts: HttpParts, call: Call, question: Question) -> Answer:
     """The whole answer; the work stops when the client goes away."""
-    async with while_present(call.request.receive, call.reply):
-        return await parts.gateway.answer(question)
+    return await followed(parts, call, question, lambda _: None)
 
 
 async def collected(parts: HttpParts, call: Call, question: Question) -> tuple[list[Event], Answer]:
     """All events of a run and its answer."""
     events: list[Event] = []
+    answer = await followed(parts, call, question, events.append)
+    return events, answer
+
+
+async def followed(parts: HttpParts, call: Call, question: Question, see: Callable[[Event], None]) -> Answer:
+    """The whole answer of a run, each of whose events is shown to `see` as it comes."""
+    answer: Answer | None = None
     async with (
         while_present(call.request.receive, call.reply),
-        aclosing(parts.gateway.stream(question)) as stream,
+        aclosing(parts.gateway.stream(question)) as events,
     ):
-        events = [event async for event in stream]
-    if events and isinstance(completed := events[-1].body, Completed):
-        return events, completed.answer
-    raise FailedPrecondition("the run ended without an answer")
+        async for event in events:
+            see(event)
+            if isinstance(event.body, Completed):
+                answer = event.body.answer
+    if answer is None:
+        raise FailedPrecondition("the run ended without an answer")
+    return answer
 
 
 async def streamed(
@@ -173,14 +188,38 @@ def to_search(
 
 
 async def found(parts: HttpParts, call: Call, searches: Sequence[Search]) -> list[RetrievedPassage]:
-    """Passages of several searches, each once with its best score, best first."""
+    """Passages of several searches as they may be handed out, each once with its best score, best first.
+
+    All of them together hold one place among the questions that are worked on at once, and end within
+    server.default_timeout_seconds. Raises Overloaded, DeadlineExceeded.
+    """
+    seconds = parts.settings.server.default_timeout_seconds
+    places = asyncio.Semaphore(_SEARCHES_AT_ONCE)
+
+    async def look(search: Search) -> Sequence[RetrievedPassage]:
+        async with places:
+            return await looked_up(parts, search)
+
+    try:
+        async with (
+            while_present(call.request.receive, call.reply),
+            asyncio.timeout(seconds),
+            parts.gateway.place(),
+            task_group() as group,
+        ):
+            looking = [group.create_task(look(search)) for search in searches]
+    except TimeoutError:
+        raise DeadlineExceeded(f"the search took longer than {seconds:g} s") from None
     best: dict[str, RetrievedPassage] = {}
-    async with while_present(call.request.receive, call.reply):
-        for search in searches:
-            vector = await parts.embed(search.text)
-            result = await parts.retriever.search(search.scope, search.text, vector, k=search.top_k)
-            for passage in result.passages:
-                known = best.get(passage.passage.passage_id)
-                if known is None or known.score < passage.score:
-                    best[passage.passage.passage_id] = passage
-    return sorted(best.values(), key=lambda passage: -passage.score)
+    for task in looking:
+        for passage in task.result():
+            known = best.get(passage.passage.passage_id)
+            if known is None or known.score < passage.score:
+                best[passage.passage.passage_id] = passage
+    return list(presentable(sorted(best.values(), key=lambda passage: -passage.score)))
+
+
+async def looked_up(parts: HttpParts, search: Search) -> Sequence[RetrievedPassage]:
+    """What a search brings, not screened."""
+    vector = await parts.embed(search.text)
+    return (await parts.retriever.search(search.scope, search.text, vector, k=search.top_k)).passages

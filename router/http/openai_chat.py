@@ -6,6 +6,7 @@ followed: what the answer rests on and what its prompt says is the gateway's own
 
 from __future__ import annotations
 
+import re
 import time
 import uuid
 from dataclasses import dataclass, replace
@@ -48,6 +49,10 @@ MODELS: Final[dict[str, gateway_pb2.Route.ValueType]] = {
 """Model names and the route each forces."""
 
 _OURS: Final = frozenset({"collection", "top_k", "filter", "threshold", "budget", "session_id", "steps"})
+_OVERLOOKED: Final = re.compile(r"[\t\n\r]")
+_BLANK: Final = "".join(map(chr, range(0x21)))
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_FOLLOWED: Final = frozenset({"http", "https", "urn", "file"})
 _SYSTEM_NOTICE: Final = "system messages are not followed: the gateway's own instructions apply"
 
 
@@ -276,8 +281,8 @@ def finish_reason(answer: Answer) -> str:
 
 
 def annotation(citation: Citation) -> dict[str, Any]:
-    """A citation as a url_citation; where the document has no address it is named as a URN."""
-    url = citation.uri or f"urn:pointsman:passage:{quote(citation.passage_id, safe='')}"
+    """A citation as a url_citation; where the document has no address that may be followed it is named as a URN."""
+    url = followable(citation.uri) or f"urn:pointsman:passage:{quote(citation.passage_id, safe='')}"
     return {
         "type": "url_citation",
         "url_citation": {
@@ -287,6 +292,14 @@ def annotation(citation: Citation) -> dict[str, Any]:
             "url": url,
         },
     }
+
+
+def followable(uri: str) -> str:
+    """A document's address where a client may make a link of it: http, https, urn, file or relative; else ""."""
+    # Browsers overlook these, so `java\tscript:` is a script to them.
+    address = _OVERLOOKED.sub("", uri).strip(_BLANK)
+    scheme = _SCHEME.match(address)
+    return address if scheme is None or scheme[1].lower() in _FOLLOWED else ""
 
 
 def usage(answer: Answer) -> dict[str, Any]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+
+from router.replay.recorded import to_exchange
+from router.replay.report import spread
+from router.replay.run import send
+from standard.domain.errors import Unavailable
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "deploy" / "contracts" / "recorded"
@@ -152,3 +161,41 @@ def test_it_asks_the_server_that_runs_on_the_data_directory(run: Replays) -> Non
         server.send_signal(signal.SIGTERM)
         server.communicate(timeout=60)
     assert server.returncode == 0
+
+
+def test_a_server_that_drips_is_given_up_on_and_asked_for_plain_bytes() -> None:
+    """Each byte is well within the timeout of one read; only the whole is not."""
+    heads: list[str] = []
+
+    async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n\r\n")
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            while not writer.is_closing():
+                writer.write(b".")
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        writer.close()
+
+    async def attempt() -> float:
+        server = await asyncio.start_server(dripping, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        row = {"id": "drip", "request": {"method": "GET", "path": "/a"}, "response": {"status": 200, "text": "x"}}
+        exchange = to_exchange(row)
+        began = time.perf_counter()
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            with pytest.raises(Unavailable, match=r"exchange drip: did not end within 0\.5 s"):
+                await send(client, exchange, {"Accept-Encoding": "gzip"}, seconds=0.5)
+        took = time.perf_counter() - began
+        server.close()
+        return took
+
+    assert asyncio.run(attempt()) < 5.0
+    assert [line for line in heads[0].splitlines() if line.startswith("accept-encoding")] == [
+        "accept-encoding: identity"
+    ]
+
+
+def test_the_spread_of_times_is_of_measured_values() -> None:
+    found = spread([float(number) for number in range(10, 0, -1)])
+    assert found == {"mean": 5.5, "min": 1.0, "p10": 1.0, "p50": 5.0, "p90": 9.0, "p99": 10.0}

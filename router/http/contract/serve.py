@@ -6,10 +6,12 @@ import asyncio
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from router.asked import asked_text
-from router.http.asking import Search, answered, found, streamed, to_checked, to_search
+from router.http.asking import Search, followed, found, looked_up, streamed, to_checked, to_search
 from router.http.contract.asks import in_legacy_words, read_request, sources_of, wants_stream
 from router.http.contract.frames import (
     ContractFrames,
@@ -23,10 +25,11 @@ from router.http.contract.frames import (
 from router.http.contract.template import Values, render, render_text
 from router.http.wire import JSON, to_json_bytes
 from router.unicode import encodable
-from standard.domain.errors import InvalidInput
+from standard.domain.errors import InvalidInput, PointsmanError
+from standard.screening import presentable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from pointsman.v1 import gateway_pb2
 
@@ -36,6 +39,10 @@ if TYPE_CHECKING:
     from router.http.errors import Problem
     from standard.domain.passage import RetrievedPassage
     from standard.domain.question import Question
+
+_SOURCES_SECONDS: Final = 5.0
+"""Longest time that looking up an answer's sources may take."""
+_log = structlog.get_logger("pointsman.http")
 
 
 def handler(route: ContractRoute) -> Callable[[HttpParts, Call], Awaitable[None]]:
@@ -77,9 +84,9 @@ async def _search(
 
 
 async def _whole(parts: HttpParts, call: Call, route: ContractRoute, question: Question, sources: Sources) -> None:
-    async with _looked_up(parts, route, question) as passages:
-        answer = await answered(parts, call, question)
-        items = passage_items(await passages())
+    async with _looking(parts, route, question) as listed:
+        answer = await followed(parts, call, question, lambda _: listed.begin())
+        items = passage_items(await listed.passages())
     named = common(question.request_id, question.text.raw, question.session_id) | final(answer)
     lists = {"passages": items, "citations": citation_items(answer.citations, items)}
     await _send(call, route, Values(named, lists, sources), question.request_id)
@@ -100,52 +107,67 @@ async def _send(call: Call, route: ContractRoute, values: Values, run_id: str) -
 async def _stream(
     parts: HttpParts, call: Call, route: ContractRoute, stream: Stream, question: Question, sources: Sources
 ) -> None:
-    async with _looked_up(parts, route, question) as passages:
+    async with _looking(parts, route, question) as listed:
         framing = ContractFrames(stream, question, sources)
 
         async def before() -> bytes:
-            return framing.start(passage_items(await passages()))
+            listed.begin()
+            return framing.start(passage_items(await listed.passages()))
 
         values = Values(framing.named, {}, sources)
         headers = header_list(stream.headers, values)
         await streamed(parts, call, question, framing, status=stream.status, headers=headers, before=before)
 
 
-@asynccontextmanager
-async def _looked_up(
-    parts: HttpParts, route: ContractRoute, question: Question
-) -> AsyncIterator[Callable[[], Awaitable[list[RetrievedPassage]]]]:
+class _Listed:
     """Passages that a legacy response lists as its sources, looked up while the answer is made.
 
-    An answer's events name only what it cites, and without text or metadata; a route whose templates list no passages
-    does not pay for this.
+    An answer's events name only what it cites, and without text or metadata. The look begins with the run's first
+    event: the run has its place by then, and what it found is warm. An answer is never lost for its list of sources.
+    Where the route's templates list none (`wanted` is false) nothing is looked up.
     """
-    if not route.wants_passages:
 
-        async def nothing() -> list[RetrievedPassage]:
-            return []
+    def __init__(self, parts: HttpParts, question: Question, *, wanted: bool) -> None:
+        self._parts = parts
+        self._wanted = wanted
+        self._search = Search(question.scope, asked_text(question), question.top_k)
+        self._deadline = question.deadline
+        self._looking: asyncio.Task[Sequence[RetrievedPassage]] | None = None
 
-        yield nothing
-        return
+    def begin(self) -> None:
+        """Begin to look, once."""
+        if self._wanted and self._looking is None:
+            self._looking = asyncio.create_task(self._look())
 
-    search = Search(question.scope, asked_text(question), question.top_k)
+    async def passages(self) -> Sequence[RetrievedPassage]:
+        """What was found; nothing where the look failed or never began."""
+        return () if self._looking is None else await self._looking
 
-    async def look() -> list[RetrievedPassage]:
-        vector = await parts.embed(search.text)
-        return list((await parts.retriever.search(search.scope, search.text, vector, k=search.top_k)).passages)
+    async def _look(self) -> Sequence[RetrievedPassage]:
+        until = asyncio.get_running_loop().time() + _SOURCES_SECONDS
+        try:
+            async with asyncio.timeout_at(until if self._deadline is None else min(until, self._deadline)):
+                return presentable(await looked_up(self._parts, self._search))
+        except (PointsmanError, TimeoutError) as error:
+            _log.warning("an answer lists no sources: looking them up failed", reason=repr(error))
+        except Exception:  # noqa: BLE001 - an answer that was paid for is worth more than its list of sources
+            _log.exception("an answer lists no sources: looking them up failed")
+        return ()
 
-    looking = asyncio.create_task(look())
+    async def close(self) -> None:
+        """End a look that nobody waits for any more."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
 
-    async def looked() -> list[RetrievedPassage]:
-        return await looking
 
+@asynccontextmanager
+async def _looking(parts: HttpParts, route: ContractRoute, question: Question) -> AsyncIterator[_Listed]:
+    listed = _Listed(parts, question, wanted=route.wants_passages)
     try:
-        yield looked
+        yield listed
     finally:
-        looking.cancel()
-        await asyncio.wait([looking])
-        if not looking.cancelled():
-            looking.exception()  # raised where it was awaited, or the answer itself failed
+        await listed.close()
 
 
 def failer(contract: Contract) -> Callable[[Call, Problem], Awaitable[None]]:
