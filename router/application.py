@@ -58,6 +58,7 @@ from router.tasks import task_group
 from router.telemetry.drift import DriftWatch
 from router.telemetry.llm import LlmMetrics
 from router.telemetry.metrics import Metrics
+from router.tls import open_certificates
 from standard.corpus.collections import EmbedderIdentity, ensure_collection
 from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from router.keys import StoredKey
     from router.parts import RouteHandler
     from router.settings import Settings
+    from router.tls import Certificates
     from router.upstream.client import UpstreamClient
     from router.workers import Place
     from standard.corpus.ingest import IngestProgress, Source
@@ -325,11 +327,16 @@ async def _open_embedder_and_pool(settings: Settings, stack: AsyncExitStack) -> 
 
 @asynccontextmanager
 async def open_grpc(
-    application: Application, *, port: int | None = None, gate: Gate | None = None, shared: bool = False
+    application: Application,
+    *,
+    port: int | None = None,
+    gate: Gate | None = None,
+    shared: bool = False,
+    certificates: Certificates | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port on which the application is served; `port` and `gate` override the application's.
 
-    A `shared` port is one that other workers listen on as well.
+    A `shared` port is one that other workers listen on as well. With `certificates` it speaks TLS.
     """
     settings = application.settings
     server_settings = settings.server if port is None else settings.server.model_copy(update={"port": port})
@@ -356,7 +363,13 @@ async def open_grpc(
     async with (
         task_group() as group,
         open_server(
-            server_settings, application.metrics, services, health.servicer, gate or application.gate, shared=shared
+            server_settings,
+            application.metrics,
+            services,
+            health.servicer,
+            gate or application.gate,
+            shared=shared,
+            certificates=certificates,
         ) as bound,
     ):
         followers = [
@@ -416,10 +429,11 @@ async def open_http_beside(
     port: int | None = None,
     gate: Gate | None = None,
     listening: socket.socket | None = None,
+    certificates: Certificates | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port on which the application is served over HTTP; `port` and `gate` override the application's.
 
-    `listening` is a socket that workers share; else one is made.
+    `listening` is a socket that workers share; else one is made. With `certificates` it speaks TLS.
     """
     from router.http.app import HttpApp, served_paths
     from router.http.app import caller as caller_of
@@ -449,8 +463,14 @@ async def open_http_beside(
         else ()
     )
     app = HttpApp(parts, served_paths(settings.http.contracts, console))
-    grace = settings.server.grace_seconds
-    async with open_http(settings.http, app, grace_seconds=grace, port=port, listening=listening) as bound:
+    async with open_http(
+        settings.http,
+        app,
+        grace_seconds=settings.server.grace_seconds,
+        port=port,
+        listening=listening,
+        certificates=certificates,
+    ) as bound:
         yield bound
 
 
@@ -461,6 +481,7 @@ async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer
     require_loopback(settings.server.host, keys=keys)
     require_loopback(settings.server.metrics_host, "server.metrics_host (POINTSMAN_SERVER__METRICS_HOST)", keys=keys)
     golden = read_golden(settings.canary.file)
+    open_certificates(settings.tls)  # wrong ones stop the start before anything else is begun
     metrics = Metrics()
     with server_lock(settings.data_dir) as lock:
         async with (
@@ -497,8 +518,11 @@ async def _open_fronts(
     application: Application, *, shared: bool = False, listening: socket.socket | None = None
 ) -> AsyncIterator[tuple[int, str | None]]:
     """Yield the gRPC port and the HTTP base URL (None: not served). Both finish their calls at the same time."""
-    http = application.settings.http
-    async with task_group() as group, open_grpc(application, shared=shared) as port:
+    http, certificates = application.settings.http, open_certificates(application.settings.tls)
+    async with (
+        task_group() as group,
+        open_grpc(application, shared=shared, certificates=certificates) as port,
+    ):
         if not http.enabled:
             yield port, None
             return
@@ -506,7 +530,7 @@ async def _open_fronts(
         started: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def serve() -> None:
-            async with open_http_beside(application, listening=listening) as bound:
+            async with open_http_beside(application, listening=listening, certificates=certificates) as bound:
                 started.set_result(bound)
                 await stop.wait()
 
@@ -517,7 +541,7 @@ async def _open_fronts(
             await serving  # raises why it did not start
         try:
             host = f"[{http.host}]" if ":" in http.host else http.host
-            yield port, f"http://{host}:{started.result()}"
+            yield port, f"{'http' if certificates is None else 'https'}://{host}:{started.result()}"
         finally:
             stop.set()
 

@@ -100,6 +100,17 @@ class AuthSettings(Section):
     )
 
 
+class TlsSettings(Section):
+    """[tls] certificates of gRPC and HTTP; files that change are read anew."""
+
+    certificate: str = Field("", description="PEM file of the certificate and its chain; empty = without TLS.")
+    key: str = Field("", description="PEM file of its key, without a passphrase.")
+    client_ca: str = Field("", description="PEM file of authorities; clients must bring a certificate of one of them.")
+    server_ca: str = Field(
+        "", description="PEM file of authorities that client commands trust; empty = those of the system."
+    )
+
+
 class UpstreamSettings(Section):
     """[upstream] a RAG endpoint that is there already, as the standard route or where ours fails."""
 
@@ -398,6 +409,7 @@ class Settings(BaseSettings):
     config: Path | None = Field(None, description="The settings file in use: POINTSMAN_CONFIG.")
     server: ServerSettings = ServerSettings.model_construct()
     http: HttpSettings = HttpSettings.model_construct()
+    tls: TlsSettings = TlsSettings.model_construct()
     auth: AuthSettings = AuthSettings.model_construct()
     upstream: UpstreamSettings = UpstreamSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()

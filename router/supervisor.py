@@ -33,6 +33,7 @@ from router.serverlock import server_lock
 from router.settings import BadSettings, load_settings
 from router.tasks import task_group
 from router.telemetry.merge import counted, merged, parsed
+from router.tls import open_certificates
 from router.workers import WRONG_SETTINGS, Place
 from standard.database.pool import database_url
 from standard.domain.errors import Unavailable
@@ -311,6 +312,7 @@ async def open_group(settings: Settings, overrides: Mapping[str, Any]) -> AsyncI
     require_loopback(server.metrics_host, "server.metrics_host (POINTSMAN_SERVER__METRICS_HOST)", keys=keys)
     if http.enabled:
         require_loopback(http.host, "http.host (POINTSMAN_HTTP__HOST)", keys=keys)
+    open_certificates(settings.tls)
     if not hasattr(socket, "SO_REUSEPORT"):
         raise BadSettings(["server.workers (POINTSMAN_SERVER__WORKERS): this system cannot share a port; use 1"])
     async with AsyncExitStack() as stack:
@@ -338,7 +340,7 @@ async def open_group(settings: Settings, overrides: Mapping[str, Any]) -> AsyncI
         url = None
         if listening is not None:
             host = f"[{http.host}]" if ":" in http.host else http.host
-            url = f"http://{host}:{listening.getsockname()[1]}"
+            url = f"{'https' if settings.tls.certificate else 'http'}://{host}:{listening.getsockname()[1]}"
         try:
             async with task_group() as group:
                 for worker in workers:

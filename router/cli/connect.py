@@ -11,6 +11,7 @@ from grpc_status import rpc_status
 from pointsman.client import Pointsman
 
 from router.serverlock import running_server
+from router.tls import client_credentials
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ async def connected(settings: Settings, server: str | None, key: str = "") -> As
         target = running.target if running else None
     async with remote_errors():
         if target is not None:
-            async with Pointsman(target, token=key) as client:
+            async with Pointsman(target, token=key, credentials=client_credentials(settings.tls)) as client:
                 yield client
         else:
             from router.application import open_local_server

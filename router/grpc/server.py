@@ -15,6 +15,7 @@ from router.grpc.admit import AdmitRpcs
 from router.grpc.observe import ObserveRpcs
 from router.identity import require_loopback
 from router.settings import BadSettings
+from router.tls import grpc_credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from router.auth import Gate
     from router.settings import ServerSettings
     from router.telemetry.metrics import Metrics
+    from router.tls import Certificates
 
 
 @asynccontextmanager
@@ -37,6 +39,7 @@ async def open_server(
     gate: Gate | None = None,
     *,
     shared: bool = False,
+    certificates: Certificates | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block it turns NOT_SERVING and finishes calls in flight.
 
@@ -74,7 +77,10 @@ async def open_server(
         reflection.enable_server_reflection(names, server)
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
-        port = server.add_insecure_port(f"{host}:{settings.port}")
+        if certificates is None:
+            port = server.add_insecure_port(f"{host}:{settings.port}")
+        else:
+            port = server.add_secure_port(f"{host}:{settings.port}", grpc_credentials(certificates))
     except RuntimeError:
         raise BadSettings(
             [f"server.port (POINTSMAN_SERVER__PORT): {host}:{settings.port} is taken or not ours; 0 takes a free one"]

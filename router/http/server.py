@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import math
 import socket
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import uvicorn
@@ -18,12 +18,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from router.identity import require_loopback
 from router.settings import BadSettings
+from router.tls import http_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from router.http.app import HttpApp
     from router.settings import HttpSettings
+    from router.tls import Certificates
 
 HEAD_BYTES: Final = 65_536
 """Largest request line and headers together."""
@@ -107,10 +109,12 @@ async def open_http(
     grace_seconds: float,
     port: int | None = None,
     listening: socket.socket | None = None,
+    certificates: Certificates | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block calls in flight have `grace_seconds` to finish.
 
     `listening` is a socket that several processes share; else one is made. It is closed at the end, here alone.
+    With `certificates` it speaks TLS.
     Raises BadSettings for an address that is taken, or one that others can reach while no keys are asked for.
     """
     require_loopback(settings.host, "http.host (POINTSMAN_HTTP__HOST)", keys=app.asks_for_keys)
@@ -129,6 +133,15 @@ async def open_http(
         limit_concurrency=settings.max_connections,
     )
     config.head_seconds = settings.client_timeout_seconds  # type: ignore[attr-defined]
+    async with AsyncExitStack() as stack:
+        if certificates is not None:
+            config.load()
+            config.ssl = await stack.enter_async_context(http_context(certificates))
+        yield await stack.enter_async_context(_served(config, listening, grace_seconds))
+
+
+@asynccontextmanager
+async def _served(config: uvicorn.Config, listening: socket.socket, grace_seconds: float) -> AsyncIterator[int]:
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
     try:
