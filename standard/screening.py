@@ -66,7 +66,7 @@ def shown_text(passage: Passage) -> str:
 
 
 def _blanked(text: str) -> str | None:
-    """The text with spaces in the place of what a reader does not see or cannot read."""
+    """The text with line feeds in the place of what a reader does not see or cannot read: no sentence crosses that."""
     if canonicalise(text) != text:
         return None
     for _ in range(_ROUNDS):
@@ -78,7 +78,7 @@ def _blanked(text: str) -> str | None:
         if not spans:
             return text
         for start, end in spans:
-            text = text[:start] + " " * (end - start) + text[end:]
+            text = text[:start] + "\n" * (end - start) + text[end:]
     return None
 
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class QuotedPassage:
     """A passage and its sentences; they are found when first needed, once.
 
-    `text` is what of the passage may be quoted, every place where it was: what the scan neutralised is blank. It is
-    empty where that cannot be had without moving text; then nothing is quoted.
+    `text` is what of the passage may be quoted, every place where it was: what the scan neutralised is blank, and no
+    sentence reaches over it, so that each is an exact substring of the passage. It is empty where that cannot be had
+    without moving text; then nothing is quoted.
     """
 
     passage: Passage
