@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MATCHED = 0.65
 MAX_LEFT_OVER = 3
 MAX_WRONG = 0.003
+COSINE_DISTANCES = (0.05, 0.2)
+"""Distances at which the plain rule is measured beside ours; the first is the field's."""
 _CANDIDATES = tuple(round(0.05 + 0.005 * step, 3) for step in range(31))
 
 
@@ -81,7 +83,16 @@ async def judge_pairs(pairs: Sequence[Pair], embed: Embed) -> list[Judged]:
 
 def rates(judged: Sequence[Judged], limits: Thresholds) -> Rates:
     """How the rule does with these thresholds."""
-    refused = [(item.pair.same, decide(item.comparison, item.distance, limits).same) for item in judged]
+    return _rates([(item.pair.same, decide(item.comparison, item.distance, limits).same) for item in judged])
+
+
+def cosine_rates(judged: Sequence[Judged], distance: float) -> Rates:
+    """How the plain rule does, which refuses whatever is within a cosine distance."""
+    return _rates([(item.pair.same, item.distance <= distance) for item in judged])
+
+
+def _rates(refused: Sequence[tuple[bool, bool]]) -> Rates:
+    """Rates of pairs of truth and verdict."""
     repeats = sum(same for same, _ in refused)
     different = len(refused) - repeats
     wrong = sum(said for same, said in refused if not same)
@@ -124,6 +135,7 @@ async def _main(*, write: bool) -> None:
         "thresholds": asdict(chosen),
         "held_out_kinds": asdict(total),
         "fresh": asdict(fresh),
+        "cosine": {str(distance): asdict(cosine_rates(judged, distance)) for distance in COSINE_DISTANCES},
         "kinds": {kind: asdict(item) for kind, item in by_kind.items()},
     }
     sys.stdout.write(json.dumps(report, indent=1) + "\n")

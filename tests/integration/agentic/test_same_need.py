@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from agentic.same_need.analysis import analyse
-from agentic.same_need.calibrate import Judged, choose, held_out, judge_pairs, rates, read_pairs
+from agentic.same_need.calibrate import Judged, choose, cosine_rates, held_out, judge_pairs, rates, read_pairs
 from agentic.same_need.check import QueryPair, check_queries
 from agentic.same_need.decision import compare_needs, shipped_thresholds
 from agentic.settings import GuardSettings
@@ -55,7 +55,7 @@ async def test_the_shipped_threshold_is_the_calibrated_one(judged: list[Judged],
     assert choose(judged, embedder.id) == shipped_thresholds()
 
 
-async def test_it_beats_the_plain_cosine_rule(embedder: Embedder) -> None:
+async def test_it_beats_the_plain_cosine_rule(embedder: Embedder, judged: list[Judged]) -> None:
     pairs = [QueryPair(pair.id, pair.a, pair.b) for pair in read_pairs()]
     same = {pair.id for pair in read_pairs() if pair.same}
     by_need = await check_queries(pairs, embedder.embed_queries, GuardSettings())
@@ -64,6 +64,9 @@ async def test_it_beats_the_plain_cosine_rule(embedder: Embedder) -> None:
     right_by_need = sum(check.refused == (check.id in same) for check in by_need)
     right_by_cosine = sum(check.refused == (check.id in same) for check in by_cosine)
     assert right_by_need > right_by_cosine + 0.2 * len(pairs)
+    told = cosine_rates(judged, GuardSettings().cosine_distance)
+    assert round(told.blocked * told.repeats) == sum(check.refused for check in by_cosine if check.id in same)
+    assert round(told.wrongly_refused * told.different) == sum(one.refused for one in by_cosine if one.id not in same)
 
 
 async def test_a_decision_takes_less_than_half_a_millisecond() -> None:
