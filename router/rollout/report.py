@@ -1,8 +1,8 @@
 """What a rollout brought, from the journal: what was decided, what each route took, and what was answered aside.
 
 Three arms: `standard` (decided so), `agentic` (decided so), and `held_back` (would have been agentic, and the rollout
-did not let it). Under a canary the last two are like questions, told apart by a hash: their difference is its effect. In
-shadow the pairs are the same question answered twice. An answer counts as answered by its outcome; nobody has judged
+did not let it). Under a canary the last two are like questions, told apart by a hash: their difference is its effect.
+In shadow the pairs are the same question answered twice. An answer counts as answered by its outcome; nobody has judged
 whether it is right.
 """
 
