@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 from grpc_health.v1 import health_pb2
 
-from standard.domain.errors import PointsmanError
+from standard.domain.errors import Overloaded, PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -87,6 +87,8 @@ class Health:
         try:
             async with asyncio.timeout(PROBE_SECONDS):
                 await probe.ask()
+        except Overloaded:
+            return True  # it says so itself: busy is not away, and an idle instance more would not help
         except (PointsmanError, TimeoutError, OSError) as error:
             _log.debug("probe failed", dependency=name, error=str(error))
             return False

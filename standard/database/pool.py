@@ -25,6 +25,7 @@ import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector_async
 from psycopg import AsyncConnection, AsyncCursor
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
@@ -67,6 +68,15 @@ class Connection(AsyncConnection[TupleRow]):
     walled: bool = False
     statement_timeout: float = 0.0
 
+
+_SIGNS_OF_LIFE: Mapping[str, int] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""How soon a host that vanished without a word is noticed: within a minute idle, 30 s where something was sent. What
+the URL says of them wins. Without them a renewal of leases would wait for hours."""
 
 Pool: TypeAlias = psycopg_pool.AsyncConnectionPool[Connection]
 
@@ -114,6 +124,7 @@ def make_pool(url: str, config: DatabaseConfig) -> Pool:
             "application_name": config.application_name,
             "connect_timeout": max(1, round(config.connect_timeout)),
             "client_encoding": "utf8",
+            **{key: value for key, value in _SIGNS_OF_LIFE.items() if key not in conninfo_to_dict(url)},
         },
         min_size=config.min_size,
         max_size=max(config.max_size, config.min_size),

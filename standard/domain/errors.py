@@ -137,7 +137,8 @@ class EmbedderUnavailable(Unavailable):
 class LlmUnavailable(Unavailable):
     """The LLM server cannot be reached, refuses, hangs or answers garbage.
 
-    `kind` is a label of pointsman_llm_errors_total: connect, timeout, rate_limited, server, refused, cut, malformed.
+    `kind` is a label of pointsman_llm_errors_total: connect, timeout, rate_limited, server, refused, cut, malformed; or
+    left_alone (it failed repeatedly and was not asked), overloaded (too many calls wait), which are no attempts.
     """
 
     reason = "LLM_UNAVAILABLE"

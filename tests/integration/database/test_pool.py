@@ -107,6 +107,14 @@ async def test_no_free_connection_in_time_is_unavailable_and_the_probe_still_ans
         assert await probe(pool) < 2, "a busy pool is no dead database"
 
 
+async def test_a_host_that_vanished_is_noticed_unless_the_url_says_otherwise(database_url: str) -> None:
+    separator = "&" if "?" in database_url else "?"
+    url = f"{database_url}{separator}keepalives_idle=7"
+    async with open_pool(DatabaseConfig(url=url)) as pool, connection(pool) as conn:
+        told = conn.info.get_parameters()
+    assert (told["keepalives_idle"], told["keepalives_interval"], told["tcp_user_timeout"]) == ("7", "10", "30000")
+
+
 async def test_cancelling_a_task_cancels_its_statement_on_the_server(pool: Pool) -> None:
     async def sleep() -> None:
         async with connection(pool) as conn:

@@ -7,6 +7,7 @@ from grpc_health.v1.health import aio as health_aio
 
 from router.health import Health, Probe
 from router.telemetry.metrics import Metrics
+from standard.domain.errors import Overloaded
 
 
 async def test_a_probe_that_breaks_is_a_dependency_that_is_down() -> None:
@@ -24,3 +25,12 @@ async def test_a_probe_that_breaks_is_a_dependency_that_is_down() -> None:
     assert metrics.registry.get_sample_value("pointsman_dependency_up", {"dependency": "embedder"}) == 0.0
     serving = await servicer.Check(health_pb2.HealthCheckRequest(service=""), None)
     assert serving.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_dependency_that_is_busy_is_not_away() -> None:
+    async def busy() -> None:
+        raise Overloaded("too many questions wait to be encoded", retry_after_seconds=1.0)
+
+    health = Health({"embedder": Probe(busy, essential=True)}, health_aio.HealthServicer(), Metrics())
+    await health.check()
+    assert health.serving
