@@ -26,6 +26,7 @@ from agentic.run import AgenticParts
 from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
 from router.auth import Gate, KeyRing
 from router.canary import read_golden, watching
+from router.certified import certified_callers
 from router.configs import (
     agentic_settings,
     allowed_addresses,
@@ -244,7 +245,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             health,
             drift,
             limits,
-            Gate(_key_ring(pool) if settings.auth.mode == "keys" else None, limits),
+            Gate(_key_ring(pool) if settings.auth.mode == "keys" else None, limits, certified_callers(settings)),
             passages,
             tables,
             standard,

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from router.certified import caller_named
 from router.identity import Identity
 from router.keys import key_id_of
 from standard.domain.errors import DatabaseUnavailable, Overloaded, PointsmanError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from router.keys import StoredKey
     from router.limits import TenantLimits
@@ -155,21 +156,40 @@ class KeyRing:
 class Gate:
     """What every call passes first: who it is by, and whether their tenant may have another one now."""
 
-    def __init__(self, keys: KeyRing | None, limits: TenantLimits) -> None:
+    def __init__(
+        self, keys: KeyRing | None, limits: TenantLimits, certified: Mapping[str, Identity] | None = None
+    ) -> None:
         self._keys = keys
         self._limits = limits
+        self._certified = certified or {}
 
     @property
     def asks_for_keys(self) -> bool:
         """Whether nobody passes without a key."""
         return self._keys is not None
 
+    @property
+    def reads_certificates(self) -> bool:
+        """Whether a client's certificate may say who it is."""
+        return bool(self._certified)
+
     @asynccontextmanager
-    async def admitted(self, authorization: Iterable[str], x_api_key: Iterable[str]) -> AsyncIterator[Identity]:
-        """Yield the caller for the duration of their call. Without keys everybody is tenant `default`, an operator."""
-        if self._keys is None:
-            identity = Identity()
-        else:
-            identity = await self._keys.identify(presented_key(authorization, x_api_key))
+    async def admitted(
+        self, authorization: Iterable[str], x_api_key: Iterable[str], certificate: Iterable[str] = ()
+    ) -> AsyncIterator[Identity]:
+        """Yield the caller for the duration of their call. Without keys everybody is tenant `default`, an operator.
+
+        `certificate` holds the names of a verified client certificate; a key that comes with the call wins over it.
+        """
+        identity = await self._identify(authorization, x_api_key, certificate)
         async with self._limits.call(identity.tenant):
             yield identity
+
+    async def _identify(
+        self, authorization: Iterable[str], x_api_key: Iterable[str], certificate: Iterable[str]
+    ) -> Identity:
+        if self._keys is None:
+            return Identity()
+        key = presented_key(authorization, x_api_key)
+        named = caller_named(certificate, self._certified) if key is None else None
+        return named or await self._keys.identify(key)

@@ -90,6 +90,15 @@ class HttpSettings(Section):
     )
 
 
+class CertificateSettings(Section):
+    """[auth.certificates.NAME] the caller whose client certificate has this name."""
+
+    tenant: str = Field(min_length=1, max_length=128, description="Whose it is.")
+    role: Literal["user", "admin", "operator"] = Field("user", description="What it may do.")
+    collections: tuple[str, ...] = Field((), description="What a user may see; empty = all of the tenant.")
+    groups: tuple[str, ...] = Field((), description="Access groups on documents.")
+
+
 class AuthSettings(Section):
     """[auth] who may call."""
 
@@ -97,6 +106,10 @@ class AuthSettings(Section):
         "none",
         description="none = whoever reaches the gateway is tenant default and may do everything; keys = every call "
         "needs an API key (pointsman keys create).",
+    )
+    certificates: dict[str, CertificateSettings] = Field(
+        default_factory=dict,
+        description="With keys and tls.client_ca: callers that their client certificate names, no key needed.",
     )
 
 
@@ -467,12 +480,29 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are va
 
     Raises BadSettings with every problem found.
     """
+    unknown = [
+        f"{name}: there is no section [{section}]; there are {', '.join(_sections())}"
+        for name in sorted(os.environ)
+        if (section := _section_of(name)) and section not in Settings.model_fields
+    ]
+    if unknown:
+        raise BadSettings(unknown)
     try:
         return Settings(**overrides)
     except ValidationError as error:
         raise BadSettings([_problem(dict(item)) for item in error.errors()]) from None
     except (SettingsError, ValueError) as error:
         raise BadSettings([f"{config_path() or 'settings'}: {error}"]) from None
+
+
+def _section_of(variable: str) -> str:
+    """The section that POINTSMAN_<SECTION>__<KEY> names, "" for another variable."""
+    section, delimiter, _ = variable.removeprefix("POINTSMAN_").partition("__")
+    return section.lower() if delimiter and variable.startswith("POINTSMAN_") else ""
+
+
+def _sections() -> list[str]:
+    return [name for name in Settings.model_fields if not isinstance(Settings.model_fields[name].annotation, str)]
 
 
 def _problem(item: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from grpc import aio
 
+from router.certified import names_over_grpc
 from router.grpc.errors import abort
 from router.identity import Identity
 from standard.domain.errors import PointsmanError, Unauthenticated
@@ -80,7 +81,8 @@ class AdmitRpcs(aio.ServerInterceptor):
         for name, value in context.invocation_metadata() or ():
             if name in keys:
                 keys[name].append(value if isinstance(value, str) else value.decode("latin-1"))
-        return self._gate.admitted(keys["authorization"], keys["x-api-key"])
+        names = names_over_grpc(context.auth_context()) if self._gate.reads_certificates else ()
+        return self._gate.admitted(keys["authorization"], keys["x-api-key"], names)
 
     def _whole(self, behaviour: Any) -> Any:  # noqa: ANN401 - untyped
         async def admitted(request: Any, context: Context) -> object:  # noqa: ANN401

@@ -11,6 +11,7 @@ import structlog
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
+from router.certified import PEER
 from router.http import openai_catalogue, openai_chat, query
 from router.http.asking import Call
 from router.http.browsers import refuse_other_names, refuse_other_sites
@@ -150,7 +151,7 @@ class HttpApp:
                 await self._serve(served, error, call)
                 return
             keys = request.headers.getlist("authorization"), request.headers.getlist("x-api-key")
-            async with self._parts.gate.admitted(*keys) as identity:
+            async with self._parts.gate.admitted(*keys, scope.get(PEER, ())) as identity:
                 scope[CALLER] = identity
                 await self._serve(served, error, call)
         except ClientGone:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from router.certified import PEER, names_over_http
 from router.identity import require_loopback
 from router.settings import BadSettings
 from router.tls import http_context
@@ -44,10 +45,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._peer: tuple[str, ...] = ()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        self._peer = names_over_http(transport.get_extra_info("peercert"))
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -60,6 +63,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._await_head()
         super().on_message_begin()
+        if self._peer:
+            self.scope[PEER] = self._peer  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
         """A piece of the request line."""
