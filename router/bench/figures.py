@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from router.application import open_application, open_grpc
+from router.auth import Gate
 from router.bench.corpora import fill
 from router.bench.echo import open_echo
 from router.bench.hollow import open_hollow
@@ -60,7 +61,8 @@ async def run_bench(
             report(f"filling a collection of {size} passages (once a data directory)")
             name = await fill(application.pool, application.embedder, size)
             figures |= await _searches(application, name, size, report)
-        port = await stack.enter_async_context(open_grpc(application, port=0))
+        everyone = Gate(None, application.limits)  # the load brings no key
+        port = await stack.enter_async_context(open_grpc(application, port=0, gate=everyone))
         figures |= await _loads(f"127.0.0.1:{port}", seconds, report)
         figures |= await _start(report)
     return figures
