@@ -18,6 +18,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import urllib.request
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -59,9 +60,10 @@ _log = structlog.get_logger("pointsman.supervisor")
 
 
 class GroupMetrics(Collector):
-    """The metrics of all workers as one, those of workers that are gone included. Called in the HTTP server's threads.
+    """The metrics of all workers as one, those of workers that are gone included.
 
-    `_ports` changes in the event loop's thread, whole values at a time.
+    Scraped in the HTTP server's threads, told of workers in the event loop's: what a worker counted is seen once, as
+    its own or as that of one that is gone.
     """
 
     def __init__(self, host: str) -> None:
@@ -69,26 +71,36 @@ class GroupMetrics(Collector):
         self._ports: dict[int, int] = {}
         self._last: dict[int, list[Metric]] = {}
         self._gone: list[Metric] = []
+        self._lock = threading.Lock()
 
     def came(self, index: int, port: int) -> None:
         """A worker serves its metrics on that port."""
-        self._ports = {**self._ports, index: port}
+        with self._lock:
+            self._ports[index] = port
 
     def left(self, index: int, text: str) -> None:
         """A worker is gone; `text` is its last word, "" where it died without one and what it told before counts."""
-        self._ports = {key: port for key, port in self._ports.items() if key != index}
-        last = self._last.pop(index, [])
+        told: list[Metric] | None = None
         with contextlib.suppress(ValueError):
-            last = parsed(text) if text else last
-        self._gone = merged([self._gone, counted(last)])
+            told = parsed(text) if text else None
+        with self._lock:
+            self._ports.pop(index, None)
+            last = self._last.pop(index, [])
+            self._gone = merged([self._gone, counted(last if told is None else told)])
 
     def collect(self) -> Iterator[Metric]:
         """Ask every worker; of one that does not answer in time, what it told last."""
-        for index, port in self._ports.items():
+        with self._lock:
+            ports = dict(self._ports)
+        fresh: dict[int, list[Metric]] = {}
+        for index, port in ports.items():
             with contextlib.suppress(OSError, ValueError):
-                self._last[index] = parsed(_scraped(self._host, port))
-        told = [families for index, families in tuple(self._last.items()) if index in self._ports]
-        yield from merged([*told, self._gone])
+                fresh[index] = parsed(_scraped(self._host, port))
+        with self._lock:
+            # One that left, or was replaced, meanwhile is counted among those that are gone.
+            self._last |= {index: told for index, told in fresh.items() if self._ports.get(index) == ports[index]}
+            whole = merged([*self._last.values(), self._gone])
+        yield from whole
 
     def describe(self) -> Iterator[Metric]:
         """Nothing is known before the first scrape."""

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import urllib.request
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -161,7 +162,12 @@ async def test_workers_stop_with_their_supervisor_however_it_ends(tmp_path_facto
                 assert len(workers) == 2
                 assert (await served.client.answer(WHERE)).answer_source == gateway_pb2.ANSWER_SOURCE_GENERATED
                 if number is signal.SIGTERM:
+                    model.script = always(replace(GENERATED, first_token_delay=0.8))
+                    asking = asyncio.create_task(served.client.answer(question(WHERE)))
+                    await model.arrived(len(model.requests) + 1)
                     assert await stop(served.process) == 0
+                    assert (await asking).answer_source == gateway_pb2.ANSWER_SOURCE_GENERATED  # it was finished first
+                    model.script = always(GENERATED)
                 else:
                     served.process.kill()
                     await served.process.wait()

@@ -7,9 +7,10 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest
 
+from router.supervisor import GroupMetrics
 from router.telemetry.merge import counted, merged, parsed
 from router.telemetry.metrics import Metrics
 
@@ -81,3 +82,32 @@ def test_what_a_worker_counted_outlives_it_and_its_gauges_do_not() -> None:
 def test_what_is_no_metrics_text_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parsed("<html>")
+
+
+def test_the_group_counts_each_worker_once_while_it_lives_and_after() -> None:
+    group = GroupMetrics("127.0.0.1")
+
+    def shed() -> float:
+        return sum(
+            sample.value for family in group.collect() for sample in family.samples
+            if sample.name == "pointsman_shed_requests_total"
+        )  # fmt: skip
+
+    worker = Metrics()
+    worker.shed.labels("queue_full").inc(3)
+    server, thread = start_http_server(0, addr="127.0.0.1", registry=worker.registry)
+    try:
+        group.came(0, server.server_port)
+        assert (shed(), shed()) == (3, 3)
+        worker.shed.labels("queue_full").inc(2)
+        group.left(0, told(worker))  # its last word is newer than what was scraped
+        assert shed() == 5
+        group.came(0, server.server_port)
+        assert shed() == 10
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+    assert shed() == 10, "one that does not answer counts with what it told last"
+    group.left(0, "")
+    assert shed() == 10, "and so does one that died without a word"
