@@ -214,6 +214,15 @@ async def _encoded(encoder: TextEncoder, asked: str) -> NDArray[np.float32]:
     return encoded
 
 
+def check_model(folder: Path) -> None:
+    """Raise Damaged where a folder holds no routing model that can be used."""
+    try:
+        embedder = read_artifact(folder).embedder
+    except ClassifierError as error:
+        raise Damaged(error.message) from None
+    load_models(folder, embedder)
+
+
 def _decision(artifact: Artifact, embedder: Embedder) -> DecisionModel | None:
     model = decision_model_of(artifact)
     if artifact.embedder == embedder:

@@ -483,7 +483,7 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are va
     unknown = [
         f"{name}: there is no section [{section}]; there are {', '.join(_sections())}"
         for name in sorted(os.environ)
-        if (section := _section_of(name)) and section not in Settings.model_fields
+        if (section := _section_of(name)) and section not in _sections()
     ]
     if unknown:
         raise BadSettings(unknown)
@@ -502,7 +502,7 @@ def _section_of(variable: str) -> str:
 
 
 def _sections() -> list[str]:
-    return [name for name in Settings.model_fields if not isinstance(Settings.model_fields[name].annotation, str)]
+    return [name for name in Settings.model_fields if name not in {"data_dir", "config"}]
 
 
 def _problem(item: dict[str, Any]) -> str:
@@ -513,7 +513,12 @@ def _problem(item: dict[str, Any]) -> str:
     # A misspelt key may be that of a secret, and a whole section may hold one: neither is shown.
     secret = item["type"] == "extra_forbidden" or (path and path[-1] in {"api_key", "url", "redis_url"})
     plain = isinstance(given, str | int | float | bool) and not secret
-    return f"{key} ({variable}): {item['msg']}" + (f"; given: {given!r:.80}" if plain else "")
+    message = item["msg"]
+    if item["type"] == "extra_forbidden" and len(path) == 2:
+        section = Settings.model_fields[path[0]].annotation
+        if isinstance(section, type) and issubclass(section, Section):
+            message = f"there is no such key; [{path[0]}] has {', '.join(section.model_fields)}"
+    return f"{key} ({variable}): {message}" + (f"; given: {given!r:.80}" if plain else "")
 
 
 def masked(settings: Settings) -> dict[str, Any]:

@@ -303,7 +303,7 @@ class _Route:
         """Say that there is no answer; or, where that is allowed, say nothing and hand over."""
         result = RouteResult(
             text="",
-            source=source or (AnswerSource.EXTRACTIVE if self.llm is None else AnswerSource.GENERATED),
+            source=source or (AnswerSource.GENERATED if used.llm_calls else AnswerSource.EXTRACTIVE),
             outcome=Outcome.UNANSWERABLE,
             stop_reason=reason,
             notices=notices,

@@ -72,6 +72,8 @@ def ask(
     """Ask the gateway a question, or every question of a file: {"id", "question"} a line."""
     if bool(question) == bool(file):
         raise typer.BadParameter("give a QUESTION or a FILE")
+    if not file and question.endswith(".jsonl") and not is_file(question):
+        raise typer.BadParameter(f"there is no file {question}")
     if not file and (stdin_holds_objects() if question == "-" else is_file(question)):
         file, question = question, ""
 

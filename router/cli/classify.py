@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, refuse, results
 from router.grpc.jsonform import to_json
+from router.routing_models import check_model
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
 
@@ -46,6 +48,10 @@ def classify(
     source = path or file
     if bool(source) == bool(question):
         raise typer.BadParameter("give a FILE, or --question TEXT")
+    if model:
+        if server:
+            raise typer.BadParameter("--model is for work in process; the server of --server has a model of its own")
+        check_model(Path(model))
     settings = load_settings(**({"routing": {"model": model}} if model else {}))
 
     async def one(client: Pointsman, row: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def classify(
 
     async def run() -> int:
         refused = 0
-        async with connected(settings, server, key) as client:
+        async with connected(settings, server, key, in_process=bool(model)) as client:
             if question:
                 _show(await one(client, {"id": "1", "question": question}), json_output=json_output)
                 return 0

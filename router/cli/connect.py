@@ -29,10 +29,15 @@ class RemoteError(PointsmanError):
 
 
 @asynccontextmanager
-async def connected(settings: Settings, server: str | None, key: str = "") -> AsyncIterator[Pointsman]:
-    """Yield a client that brings `key`. Errors of calls inside the block come out as RemoteError."""
+async def connected(
+    settings: Settings, server: str | None, key: str = "", *, in_process: bool = False
+) -> AsyncIterator[Pointsman]:
+    """Yield a client that brings `key`. Errors of calls inside the block come out as RemoteError.
+
+    With `in_process` a server that runs on the data directory is passed by: it has settings of its own.
+    """
     target = server
-    if target is None:
+    if target is None and not in_process:
         running = running_server(settings.data_dir)
         target = running.target if running else None
     async with remote_errors():

@@ -34,10 +34,11 @@ def opened(path: str) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     try:
-        with io.open(path, "rb") as handle:  # noqa: UP020 - a path, or a pipe of the shell
-            yield handle
+        handle = io.open(path, "rb")  # noqa: SIM115, UP020 - a path, or a pipe of the shell; closed below
     except OSError as error:
         raise InvalidInput("FILE", f"{path}: {error.strerror or error}") from None
+    with handle:
+        yield handle
 
 
 def is_file(name: str) -> bool:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc import aio
 
-from router.grpc.errors import code_name
+from router.grpc.errors import abort, code_name
+from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
     from router.telemetry.metrics import Metrics
+
+    Context = aio.ServicerContext[object, object]
 
 
 @dataclass(slots=True)
@@ -33,6 +37,24 @@ class _Method:
     sent: Counter
     seconds: Histogram
     labels: tuple[str, str, str]
+
+
+class Undecodable:
+    """Stands for bytes that are no message of the method's; grpc alone would answer with a traceback in the log."""
+
+
+def _lenient(deserializer: Any) -> Any:  # noqa: ANN401 - grpc's are untyped
+    def decoded(data: bytes) -> object:
+        try:
+            return deserializer(data)
+        except (DecodeError, UnicodeDecodeError):
+            return Undecodable()
+
+    return None if deserializer is None else decoded
+
+
+def _no_message() -> InvalidInput:
+    return InvalidInput("request", "is no valid message of this method")
 
 
 class ObserveRpcs(aio.ServerInterceptor):
@@ -78,19 +100,19 @@ class ObserveRpcs(aio.ServerInterceptor):
         if kind == "unary":
             return grpc.unary_unary_rpc_method_handler(
                 self._one_response(handler.unary_unary, method, streamed_in=False),
-                handler.request_deserializer,
+                _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
         if kind == "server_stream":
             return grpc.unary_stream_rpc_method_handler(
                 self._server_stream(handler.unary_stream, method),
-                handler.request_deserializer,
+                _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
         if kind == "client_stream":
             return grpc.stream_unary_rpc_method_handler(
                 self._one_response(handler.stream_unary, method, streamed_in=True),
-                handler.request_deserializer,
+                _lenient(handler.request_deserializer),
                 handler.response_serializer,
             )
         return handler  # reflection alone
@@ -112,9 +134,11 @@ class ObserveRpcs(aio.ServerInterceptor):
         async def counted(requests: AsyncIterator[object]) -> AsyncIterator[object]:
             async for request in requests:
                 method.received.inc()
+                if isinstance(request, Undecodable):
+                    raise _no_message()
                 yield request
 
-        async def observed(request: Any, context: object) -> object:  # noqa: ANN401 - a message, or a stream of them
+        async def observed(request: Any, context: Context) -> object:  # noqa: ANN401 - a message, or a stream of them
             started = time.perf_counter()
             method.started.inc()
             if streamed_in:
@@ -123,6 +147,8 @@ class ObserveRpcs(aio.ServerInterceptor):
                 method.received.inc()
             error: BaseException | None = None
             try:
+                if isinstance(request, Undecodable):
+                    await abort(context, _no_message())
                 response: object = await behaviour(request, context)
             except BaseException as caught:
                 error = caught
@@ -136,12 +162,14 @@ class ObserveRpcs(aio.ServerInterceptor):
         return observed
 
     def _server_stream(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401
-        async def observed(request: object, context: object) -> AsyncIterator[object]:
+        async def observed(request: object, context: Context) -> AsyncIterator[object]:
             started = time.perf_counter()
             method.started.inc()
             method.received.inc()
             error: BaseException | None = None
             try:
+                if isinstance(request, Undecodable):
+                    await abort(context, _no_message())
                 async with aclosing(behaviour(request, context)) as responses:
                     async for response in responses:
                         method.sent.inc()

@@ -417,6 +417,8 @@ async def _prune(pool: Pool, collection: Collection, run: _Run) -> tuple[int, st
     """Delete the documents that this run did not bring; not where it could not read all it was given."""
     if run.unnamed_rejections:
         return 0, f"{run.unnamed_rejections} inputs could not be read, so it is not known which documents are gone"
+    if not run.seen:
+        return 0, "the input brought no documents; delete the collection if it is meant to be empty"
     pruned = 0
     after = ""
     while True:

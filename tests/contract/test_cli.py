@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from classifier.artifact import SHIPPED
 from router.serverlock import server_lock
 
 if TYPE_CHECKING:
@@ -160,10 +162,59 @@ def test_usage_and_settings_errors_exit_2_with_a_sentence(pointsman: CommandLine
     pointsman.environment["POINTSMAN_ROUTING__THRESHOLD"] = "7"
     pointsman("config", code=2)
     assert "routing.threshold" in pointsman.stderr
+    pointsman.environment["POINTSMAN_FOO__BAR"] = "1"
+    pointsman("config", code=2)
+    assert "no section [foo]" in pointsman.stderr
+    del pointsman.environment["POINTSMAN_FOO__BAR"]
+    pointsman.environment["POINTSMAN_LLM__MODLE"] = "m"
     del pointsman.environment["POINTSMAN_ROUTING__THRESHOLD"]
+    pointsman("config", code=2)
+    assert "[llm] has base_url" in pointsman.stderr
+    del pointsman.environment["POINTSMAN_LLM__MODLE"]
     pointsman.environment["POINTSMAN_DATA_DIR"] = "/proc/nowhere"
     pointsman("serve", code=2)
     assert "POINTSMAN_DATA_DIR" in pointsman.stderr
+
+
+def test_a_missing_file_of_questions_is_not_asked_as_a_question(pointsman: CommandLine) -> None:
+    pointsman("ask", "typo.jsonl", code=2)
+    assert "typo.jsonl" in pointsman.stderr
+
+
+def test_an_empty_export_does_not_prune_a_collection_away(pointsman: CommandLine) -> None:
+    pointsman("ingest", "-", stdin=jsonl(DOCUMENTS))
+    report = pointsman.one("ingest", "-", "--prune", "--json", stdin="")
+    assert report["pruned"] == 0
+    assert "no documents" in report["prune_skipped"]
+    assert pointsman.one("ingest", "-", "--prune", "--json", stdin=jsonl(DOCUMENTS[:1]))["pruned"] == 1
+
+
+def test_a_model_that_is_named_is_used_whatever_server_runs_and_refused_where_it_is_none(
+    pointsman: CommandLine,
+) -> None:
+    line = '{"id": "a", "question": "Where is the pump?"}\n'
+    folder = pointsman.folder / "mine"
+    shutil.copytree(SHIPPED, folder)
+    with serving(pointsman):
+        assert pointsman.one("classify", "-", "--model", str(folder), "--json", stdin=line)["reason"] == "classifier"
+        for bad in ("damaged", "nothing"):
+            if bad == "damaged":
+                arrays = folder / "model.npz"
+                arrays.write_bytes(arrays.read_bytes()[:-9] + b"x" * 9)
+            pointsman("classify", "-", "--model", str(folder if bad == "damaged" else folder / bad), stdin=line, code=1)
+            assert "model" in pointsman.stderr
+
+
+def test_labels_come_from_a_file_or_stdin_and_refused_lines_are_told(pointsman: CommandLine) -> None:
+    rows = [{"question": f"Where is pump {n}?", "label": "simple"} for n in range(12)]
+    rows += [{"question": f"Compare pump {n} with what was there before it.", "label": "complex"} for n in range(12)]
+    (pointsman.folder / "labels.jsonl").write_text(jsonl(rows))
+    for given in (("labels.jsonl",), ("--file", "labels.jsonl"), ("-",)):
+        report = pointsman.one("train", *given, "--output", "model", "--json", stdin=jsonl(rows))
+        assert report["labels"]["used"] == len(rows)
+    report = pointsman.one("train", "-", "--output", "model", "--json", stdin=jsonl(rows) + "no label\n", code=1)
+    assert report["labels"]["refused"] == 1
+    pointsman("train", "--output", "model", code=2)
 
 
 def test_failed_work_exits_1_with_a_sentence(pointsman: CommandLine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
@@ -378,3 +378,31 @@ async def test_every_call_is_counted_with_its_code(gateway: Running) -> None:
     assert gateway.metric("grpc_server_handled_total", **labels, grpc_code="OK") == 1
     assert gateway.metric("grpc_server_handled_total", **labels, grpc_code="InvalidArgument") == 1
     assert gateway.metric("grpc_server_handling_seconds_count", **labels) == 2
+
+
+async def _sent_raw(channel: grpc.aio.Channel, method: str, raw: bytes) -> None:
+    """Send bytes as the message of a method of any shape."""
+    call: Any
+    if method.endswith("IngestDocuments"):
+        call = channel.stream_unary(method)
+        await call(iter([raw]))
+    elif method.endswith("StreamAnswer"):
+        call = channel.unary_stream(method)
+        async for _ in call(raw):
+            pass
+    else:
+        call = channel.unary_unary(method)
+        await call(raw)
+
+
+@pytest.mark.parametrize("rpc", ["Gateway/Answer", "Gateway/StreamAnswer", "Corpus/IngestDocuments"])
+async def test_bytes_that_are_no_message_are_an_invalid_argument(
+    gateway: Running, rpc: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    method = "/pointsman.v1." + rpc.replace("/", "Service/")
+    async with grpc.aio.insecure_channel(gateway.target) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _sent_raw(channel, method, b"\x0a\x04\xff\xfe\xfd\xfc")
+    assert code_of(caught) is grpc.StatusCode.INVALID_ARGUMENT
+    assert violated_fields(caught.value) == ["request"]
+    assert "Traceback" not in caplog.text
