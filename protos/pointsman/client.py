@@ -7,9 +7,9 @@
         async for event in pointsman.stream("Compare the two winter timetables."):
             print(event.sequence, event.text)
 
-Every call has a deadline. Questions and reads that meet UNAVAILABLE are retried by the published policy
-(`RETRY_POLICY`); a call with a request_id (this client always sends one) is safe to repeat, since the gateway attaches
-a repeated id to the run that it began. Writes to corpus and policy are not repeated by themselves.
+Every call has a deadline. Questions and reads that a server could not take or finish are retried by the published
+policy (`RETRY_POLICY`); a call with a request_id (this client always sends one) is safe to repeat, since the gateway
+attaches a repeated id to the run that it began. Writes to corpus and policy are not repeated by themselves.
 Errors are `grpc.aio.AioRpcError`, with google.rpc details in the trailing metadata.
 """
 
@@ -37,7 +37,9 @@ RETRY_POLICY: Final[Mapping[str, object]] = {
     "initialBackoff": "0.1s",
     "maxBackoff": "2s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    # A server that stops resets the calls that it had not taken up yet, or not finished in time: CANCELLED. A client's
+    # own cancellation is never repeated.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 """What a client may repeat, and how patiently; other languages can put it in their service config as it is."""
 

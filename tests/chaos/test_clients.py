@@ -19,6 +19,7 @@ from pointsman.v1 import gateway_pb2, gateway_pb2_grpc
 from tests.chaos.conftest import GENERATED
 from tests.chaos.gateway_process import WHERE, Served, gateway, retry_seconds
 from tests.support.model_server import Reply, always
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -114,7 +115,7 @@ async def test_hundreds_of_cancelled_streams_leave_nothing_behind(served: Served
     after = await served.settles(before, sockets=20)
     assert after.bytes < before.bytes + 25_000_000
     assert (await served.metrics())["pointsman_inflight_requests"] == 0
-    assert all(request.client_gone or request.finished for request in model.requests)
+    await until(lambda: all(request.client_gone or request.finished for request in model.requests))
     model.script = always(GENERATED)
     await served.recovers(within_seconds=5)
 

@@ -112,7 +112,7 @@ async def test_no_call_fails_while_the_workers_are_replaced_in_turn(group: Serve
     done = asyncio.Event()
     before = total(await group.metrics(), "grpc_server_handled_total")
     async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(hammered(group, CALLS, clients=8, done=done))
+        asking = tasks.create_task(hammered(group, CALLS, clients=24, done=done))
         await asyncio.sleep(1.0)
         await rolled(group)
         done.set()
