@@ -220,7 +220,7 @@ class _Console:
         policies, tenant = self._parts.policies, identity.tenant
         fraction(threshold, "threshold")
         await policies.refresh()
-        policy = replace(policies.policy(tenant), threshold=threshold)
+        policy = replace(policies.own(tenant), threshold=threshold)
         try:
             # AdminService's 0 is "whatever is there"; here it is "there was none", which no version equals.
             stored = await policies.update(tenant, policy, expected or -1, by=identity.name or tenant)
