@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 DATA ?= ../shared/data
 CASES ?= 10000
+WORKERS ?= 2
 SECONDS ?= 600
 ARGS ?=
 
@@ -61,7 +62,7 @@ serve: $(VENV)/.serve ## Start a server and print how to call it.
 # Where the servers cannot be had the tests that need them are skipped, and say so; under CI they fail.
 test: $(VENV)/.dev ## Run the tests.
 	@deploy/fetch.sh prometheus nginx || echo "make test: going on without Prometheus and nginx" >&2
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
 test-models: $(VENV)/.models ## Run the tests that need sentence-transformers.
 	@$(BIN)/python -m pytest -m models $(ARGS)
