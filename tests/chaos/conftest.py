@@ -27,6 +27,7 @@ async def model() -> AsyncIterator[ModelServer]:
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def served(tmp_path_factory: pytest.TempPathFactory, model: ModelServer) -> AsyncIterator[Served]:
     """A gateway that has answered a few questions, so that what it holds from here on is what it always holds."""
+    model.script = always(GENERATED)
     async with gateway(tmp_path_factory.mktemp("chaos"), model=model) as running:
         for _ in range(8):
             await running.client.answer(WHERE)

@@ -148,6 +148,14 @@ class Served:
         rows = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in rows}
 
+    async def is_idle(self, *, within_seconds: float = 10.0) -> None:
+        """Wait until no answer holds a place: the last runs may still be closing their journal."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within_seconds
+        while (held := (await self.metrics())["pointsman_inflight_requests"]) != 0:
+            assert loop.time() < until, f"{held:.0f} places are held by nobody"
+            await asyncio.sleep(0.1)
+
     async def recovers(self, request: str | gateway_pb2.AnswerRequest = WHERE, *, within_seconds: float) -> float:
         """Ask until an answer comes; the seconds it took. Whatever comes before it must be a typed error."""
         loop = asyncio.get_running_loop()
