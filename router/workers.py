@@ -82,7 +82,7 @@ async def work(place: Place, settings: Settings) -> None:
     """Serve until SIGTERM, or until standard input ends: the supervisor holds its other end."""
     from prometheus_client.openmetrics.exposition import generate_latest
 
-    from router.application import open_worker
+    from router.serving import open_worker
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings.log)

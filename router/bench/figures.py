@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router.application import open_application, open_grpc
+from router.application import open_application
 from router.auth import Gate
 from router.bench.corpora import fill
 from router.bench.echo import open_echo
@@ -22,6 +22,7 @@ from router.bench.http import http_figures
 from router.bench.load import QUESTIONS
 from router.bench.statements import bare_search, run_bare
 from router.percentile import percentile
+from router.serving import open_grpc
 from standard.domain.errors import FailedPrecondition
 from standard.domain.passage import Scope
 

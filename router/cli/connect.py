@@ -45,7 +45,7 @@ async def connected(
             async with Pointsman(target, token=key, credentials=client_credentials(settings.tls)) as client:
                 yield client
         else:
-            from router.application import open_local_server
+            from router.serving import open_local_server
 
             async with (
                 open_local_server(settings) as (port, local),

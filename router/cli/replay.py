@@ -113,7 +113,8 @@ async def _replay(
             embedder = await stack.enter_async_context(open_embedder(embedding_config(settings)))
             embed: Embed = embedder.embed_queries
         else:
-            from router.application import local_gate, open_application, open_http_beside
+            from router.application import open_application
+            from router.serving import local_gate, open_http_beside
 
             application = await stack.enter_async_context(open_application(settings))
             gate, local = local_gate(application)

@@ -49,7 +49,7 @@ def serve(
 
 async def serve_until_stopped(settings: Settings) -> None:
     """Serve, print how to call it, and stop on SIGTERM or SIGINT; a second signal stops at once."""
-    from router.application import open_server_process
+    from router.serving import open_server_process
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings.log)

@@ -9,7 +9,8 @@ import pytest_asyncio
 from pointsman.client import Pointsman
 from pointsman.v1 import corpus_pb2
 
-from router.application import Application, open_application, open_grpc
+from router.application import Application, open_application
+from router.serving import open_grpc
 from router.settings import Settings, load_settings
 
 if TYPE_CHECKING:

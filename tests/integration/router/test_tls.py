@@ -16,8 +16,8 @@ import trustme
 from pointsman.client import Pointsman
 from structlog.testing import capture_logs
 
-from router.application import open_server_process
 from router.cli.connect import connected
+from router.serving import open_server_process
 from router.settings import BadSettings, Settings, TlsSettings
 from router.tls import Certificates, open_certificates
 from tests.integration.router.conftest import settings_for
