@@ -31,10 +31,12 @@ _TEMPLATE = (
 _DELIMITER = (
     rf"</\s?(?:{_PLACES})\b[^<>\n]{{0,80}}>|<<<[^<>\n]{{3,60}}>>>|\[\s?/\s?[\w -]{{2,40}}\](?!\()"
     rf"|\[(?:{_PLACES})[-_:\#][0-9a-f]{{4,40}}\]"
-    r"|[-=\#*_]{3,}[ ]?(?:begin|end|start|stop)\b[\w ]{1,60}[-=\#*_]{3,}"
+    r"|[-=\#*_]{3,32}+[ ]?(?:begin|end|start|stop)\b[\w ]{1,60}[-=\#*_]{3,}"
     r"|<end of \w{1,20}>|\[\s?end of [\w ]{1,40}\]|\[(?:system|rest-of-document|stop sequence)\]"
 )
 _ROLE = rf"(?:^|[\n\"'>|*_-])[ \t]{{0,3}}[\[(]?(?:{_SPEAKERS})[\])]?\s?:"
+# Runs are bounded and never given back: a token may begin anywhere in a line of dashes or dots, which an unbounded run
+# would read again from each of its signs.
 _TOKEN = re.compile(
     rf"(?P<template>{_TEMPLATE})|(?P<delimiter>{_DELIMITER})|(?P<role>{_ROLE})"
     rf"|(?P<url>(?:https?|ftp)://[^\s\"'<>)\]]+|www\.[^\s\"'<>)\]]+)"
@@ -43,7 +45,7 @@ _TOKEN = re.compile(
     rf"|(?P<word>(?:(?![{_UNSPACED}]){_LETTER})+(?:['’.\-](?:(?![{_UNSPACED}]){_LETTER})+)*)"
     r"|(?P<quote>[\"“”„«»`])"
     r"|(?P<comma>[,:—–(\[{|>*_#]|-(?=\s)|'(?=\w))"
-    r"|(?P<stop>[.!?;。！？।…]+(?=[\s\"'”’»)\]*_]|$)|\n[ \t]*\n\s*|\n[ \t]*(?:[-*+•>|#]|\d{1,2}[.)]))"
+    r"|(?P<stop>[.!?;。！？।…]{1,32}+(?=[\s\"'”’»)\]*_]|$)|\n[ \t]*\n\s*|\n[ \t]*(?:[-*+•>|#]|\d{1,2}[.)]))"
     r"|(?P<line>\n)"
 )
 _ACCENTS = re.compile("[\u0300-\u036f]")
