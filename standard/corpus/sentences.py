@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 
 _CLOSERS = "\"'”’»›)\\]」』）】〉》"
+_SOFT = ".!?…‥؟۔։።᙮"
+# A run is read from its first sign alone: from each of them, a line of dots would cost the square of its length.
 _CANDIDATE = re.compile(
-    rf"(?P<soft>[.!?…‥؟۔։።᙮]+)[{_CLOSERS}*_`]*(?=\s)"
+    rf"(?<![{_SOFT}])(?P<soft>[{_SOFT}]++)[{_CLOSERS}*_`]*(?=\s)"
     rf"|(?P<hard>[。！？｡।॥။៕᠃꘎]+)[{_CLOSERS}]*"
 )  # fmt: skip
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘«]+$")

@@ -57,6 +57,7 @@ _DENSE_BEHIND = SENTENCE_FEATURES.index("dense_behind_best")
 _BM25_LIMIT = 2.2  # k1 + 1 at k1 = 1.2: a term's weight in a passage that says nothing else
 
 _HEADING = re.compile(r"#{1,6}\s|\*\*[^*]+\*\*:?$|[^.!?]{0,60}:$|[-=*_]{3,}$")
+_NAME_OR_NUMBER = re.compile(r"(?<=\s)[A-Z][\w’'-]*|(?<!\S)[^\s\d]*+\d\S*")
 _LEAD = re.compile(r"(?:[-*+•–▪◦>]\s+|\d{1,3}[.)]\s+|#{1,6}\s+)+")
 
 
@@ -94,9 +95,7 @@ def wanted_by(question: str, idf: Mapping[str, float]) -> Wanted:
     """Read a question. `idf` maps lexemes of the collection to their inverse document frequency (may be empty)."""
     by_stem = {stem(lexeme.casefold()): value for lexeme, value in idf.items()}
     unknown = max(by_stem.values(), default=1.0)  # a word that the collection does not have is as rare as can be
-    names = frozenset(
-        stem(match[0].casefold()) for match in re.finditer(r"(?<=\s)[A-Z][\w’'-]*|\S*\d\S*", question) if match[0]
-    )
+    names = frozenset(stem(match[0].casefold()) for match in _NAME_OR_NUMBER.finditer(question))
     weights: dict[str, float] = {}
     for term in content_stems(question):
         weight = max(by_stem.get(term, unknown), 0.1)

@@ -41,7 +41,7 @@ KEYWORD_CANDIDATES = 400
 SENTENCE_CANDIDATES = 60
 """Chunks whose sentences are compared."""
 
-_QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”|«([^»]+)»")
+_QUOTED = re.compile(r"\"([^\"]+)\"|“([^“”]+)”|«([^«»]+)»")
 _SEPARATOR = re.compile(r"[,;\n|]+")
 
 
