@@ -30,8 +30,9 @@ def query_events(state: RunState, action: Action) -> tuple[QueryIssued, ...]:
     """One event for each retrieval that the action is about to run."""
     match action:
         case FindLinked(refs=refs, reason=reason) | Explore(refs=refs, reason=reason):
-            titles = dict.fromkeys(held.passage.title.raw for ref in refs if (held := state.evidence.by_ref(ref)))
-            return (QueryIssued(state.steps + 1, action.kind, ", ".join(titles)[:SNIPPET_LENGTH], reason),)
+            found = (held.passage.title.raw.strip() for ref in refs if (held := state.evidence.by_ref(ref)))
+            titles = ", ".join(dict.fromkeys(title for title in found if title))
+            return (QueryIssued(state.steps + 1, action.kind, titles[:SNIPPET_LENGTH], reason),)
         case Read(ref=ref, reason=reason):
             held = state.evidence.by_ref(ref)
             title = held.passage.title.raw[:SNIPPET_LENGTH] if held is not None else ""

@@ -25,7 +25,7 @@ def describe(body: EventBody) -> str:
         case events.PlanMade():
             return f"Split into {len(body.sub_questions)} questions"
         case events.QueryIssued():
-            return f"{_ACTIONS.get(body.action, body.action.capitalize())} {_short(body.query)}"
+            return _step(body.action, _short(body.query))
         case events.PassagesFound():
             again = f", {body.duplicates} known" if body.duplicates else ""
             return f"Found {len(body.passages)} new passages{again}"
@@ -53,6 +53,12 @@ def describe(body: EventBody) -> str:
             return _screened(body) if isinstance(body, events.PassagesScreened) else ""
 
 
+def _step(action: str, query: str) -> str:
+    """What is done, and with what; a passage without a title has no name to tell."""
+    known = _ACTIONS.get(action, action.capitalize())
+    return f"{known} {query}" if query else _UNNAMED.get(action, known)
+
+
 def _screened(body: events.PassagesScreened) -> str:
     counts = Counter(finding.verdict for finding in body.findings)
     said = {"flag": "flagged", "neutralise": "neutralised", "quarantine": "withheld"}
@@ -65,6 +71,11 @@ _ACTIONS = {
     "semantic": "Searching for sentences like",
     "link": "Following links from",
     "read": "Reading",
+}
+_UNNAMED = {
+    "link": "Following links from an untitled passage",
+    "explore": "Explore an untitled passage",
+    "read": "Reading an untitled passage",
 }
 
 
