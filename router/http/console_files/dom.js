@@ -35,8 +35,8 @@ export const words = (name) => String(name ?? "").replaceAll("_", " ");
 export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 const REASONS = {
-  classifier: "by its words",
-  evidence: "by its words and what was found",
+  classifier: "by words",
+  evidence: "by words and evidence",
   forced: "as the request said",
   sticky: "as earlier in the session",
   cap: "since the share of agentic answers is used up",
