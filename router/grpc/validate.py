@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from pointsman.v1 import gateway_pb2
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 ROUTES: Final = {gateway_pb2.ROUTE_STANDARD: Route.STANDARD, gateway_pb2.ROUTE_AGENTIC: Route.AGENTIC}
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _COLLECTION = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Cs"})
+# what shows nothing though its category is a letter's or a symbol's: fillers of Hangul, selectors, the blank of Braille
+_FILLER = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 _FILTER_CONDITIONS = 64
 _FILTER_DEPTH = 8
 _FILTER_VALUES = 100
@@ -59,13 +65,22 @@ def question_text(text: str, field: str, limits: LimitSettings) -> UntrustedText
     """A question: not blank, without NUL, within the limit."""
     if len(text) > limits.question_chars:
         raise InvalidInput(field, f"has {len(text)} characters; at most {limits.question_chars} are allowed")
-    if not text.strip():
+    if not any(map(_is_visible, text.replace("\x00", "x"))):
         raise InvalidInput(field, "is empty")
     if "\x00" in text:
         raise InvalidInput(field, "contains a NUL character")
     if not any(character.isalnum() for character in text) and not any(ord(character) > 0x2000 for character in text):
         raise InvalidInput(field, "contains no letter, digit or symbol to look for")
     return UntrustedText(text)
+
+
+def _is_visible(character: str) -> bool:
+    """Whether a character shows anything: no white space, control, format or unassigned sign, no filler."""
+    return (
+        not character.isspace()
+        and unicodedata.category(character) not in _UNSEEN
+        and _FILLER.fullmatch(character) is None
+    )
 
 
 def to_history(turns: Iterable[gateway_pb2.Turn], limits: LimitSettings) -> tuple[Turn, ...]:

@@ -127,6 +127,21 @@ def test_any_request_is_accepted_or_refused_by_name(
         assert question.route in {None, Route.STANDARD, Route.AGENTIC}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [" \n\u200b\u3164 ", "\u2060\ufeff", "\u115f\u1160\uffa0", "\u2800", "\ufe0f\U000e0101", "\U000e0041", "\u202e"],
+)
+def test_a_question_of_signs_that_show_nothing_is_empty(text: str) -> None:
+    request = gateway_pb2.AnswerRequest(question=text)
+    with pytest.raises(InvalidInput, match="empty"):
+        checked(request)
+
+
+@pytest.mark.parametrize("text", ["\u200bwhy\u200b", "船", "🙂", "مرحبا\u200f", "\u1112\u1161\u11ab", "क\u094dष"])
+def test_what_shows_something_is_a_question(text: str) -> None:
+    assert checked(gateway_pb2.AnswerRequest(question=text)).text.raw == text
+
+
 def test_without_authentication_only_loopback_is_served() -> None:
     for host in ("127.0.0.1", "::1", "localhost", "[::1]", "127.8.9.1"):
         require_loopback(host)
