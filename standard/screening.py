@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from standard.domain.passage import RetrievedPassage, ScanFinding
 from standard.domain.text import UntrustedText
 from standard.sandbox.canonicalise import canonicalise
-from standard.sandbox.encodings import NestedTooDeep, find_encoded
+from standard.sandbox.encodings import NestedTooDeep, RunTooLong, find_encoded
 from standard.sandbox.hidden import unseen_text
 from standard.sandbox.policy import admit
 from standard.sandbox.scan import cut_unseen, shipped_scanner
@@ -72,7 +72,7 @@ def _blanked(text: str) -> str | None:
     for _ in range(_ROUNDS):
         try:
             spans = [(item.start, item.end) for item in find_encoded(text)]
-        except NestedTooDeep:
+        except (NestedTooDeep, RunTooLong):
             return None
         spans += [(item.start, item.end) for item in unseen_text(text)]
         if not spans:

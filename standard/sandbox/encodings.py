@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 DEPTH_LIMIT = 8
 """Encodings within encodings that are looked into; deeper nesting is evidence by itself."""
-LONGEST_RUN = 262_144
-"""Longest encoded stretch that is decoded, in code points."""
+LONGEST_RUN = 1_048_576
+"""Longest encoded stretch that is decoded, in code points: the longest text that is scanned at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class NestedTooDeep(Exception):
     """Encodings are nested deeper than DEPTH_LIMIT."""
 
 
+class RunTooLong(Exception):
+    """An encoded stretch is longer than LONGEST_RUN, and does not begin as an image or another binary file does."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Encoding:
     name: str
@@ -51,7 +55,7 @@ class _Encoding:
 def find_encoded(text: str, depth: int = 0) -> list[Decoded]:
     """Encoded stretches of `text` that hold readable text, in order, without overlaps; nested ones decoded to the end.
 
-    Raises NestedTooDeep.
+    Raises NestedTooDeep and RunTooLong.
     """
     found: list[Decoded] = []
     for encoding in _ENCODINGS:
@@ -59,7 +63,9 @@ def find_encoded(text: str, depth: int = 0) -> list[Decoded]:
             continue
         for start, end in encoding.runs(text):
             if end - start > LONGEST_RUN:
-                continue
+                if encoding.name in _LOOSE or _is_binary_file(text[start : start + 64]):
+                    continue
+                raise RunTooLong
             said = encoding.decode(text[start:end])
             if said is None:
                 continue
@@ -70,7 +76,7 @@ def find_encoded(text: str, depth: int = 0) -> list[Decoded]:
 
 
 def spell_out(text: str, depth: int = 0) -> tuple[str, list[Decoded]]:
-    """`text` with every encoded stretch replaced by what it says, and those stretches. Raises NestedTooDeep."""
+    """`text` with every encoded stretch replaced by what it says, and those stretches. Raises as `find_encoded`."""
     found = find_encoded(text, depth)
     if not found:
         return text, found
@@ -114,6 +120,23 @@ def _without_overlaps(found: list[Decoded]) -> list[Decoded]:
         else:
             kept.append(item)
     return kept
+
+
+_LOOSE = frozenset({"base85", "morse", "binary", "decimal"})
+"""Encodings whose runs look like tables, rules of dashes and other text, and which say nothing at such a length."""
+_MAGIC = (
+    b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"II*\x00", b"MM\x00*", b"%PDF-", b"PK\x03\x04",
+    b"\x1f\x8b", b"\x00\x00\x01\x00", b"wOFF", b"wOF2", b"OggS", b"ID3", b"7z\xbc\xaf", b"\x7fELF",
+)  # fmt: skip
+
+
+def _is_binary_file(head: str) -> bool:
+    """Whether a base64 run begins as images, fonts, archives and sound do."""
+    try:
+        data = base64.b64decode(head[: len(head) // 4 * 4], validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return data.startswith(_MAGIC) or data[4:8] == b"ftyp"
 
 
 def _text_or_packed(data: bytes) -> str | None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from standard.corpus.scan import ScanVerdict, Verdict
 from standard.sandbox.canonicalise import canonicalise
 from standard.sandbox.directives import Finding, RuleBook, directives, read_directives, rule_book, rules_of, sentences
-from standard.sandbox.encodings import NestedTooDeep, find_encoded, unescape
+from standard.sandbox.encodings import LONGEST_RUN, NestedTooDeep, RunTooLong, find_encoded, unescape
 from standard.sandbox.hidden import unseen_text
 from standard.sandbox.lexicon import Lexicon, load_lexicon, normalise
 from standard.sandbox.reading import Reading, read
@@ -98,6 +98,9 @@ class Scanner:
             return self._report(identity, title, text)
         except NestedTooDeep:
             return ScanReport(identity, "quarantine", ("nesting",), _TOO_DEEP, self.version, "", "")
+        except RunTooLong:
+            reason = f"an encoded stretch of more than {LONGEST_RUN} code points: not looked into"
+            return ScanReport(identity, "quarantine", ("oversize",), reason, self.version, "", "")
         except Exception as error:  # noqa: BLE001 - a scanner that fails must not let anything pass
             reason = f"the scan failed: {type(error).__name__}"
             return ScanReport(identity, "quarantine", ("scan-failed",), reason, self.version, "", "")
@@ -207,13 +210,13 @@ def cut_unseen(text: str) -> str:
     """`text` without what a reader does not see or cannot read: comments, hidden elements, encoded prose.
 
     For passages whose verdict is neutralise. Needs no rules, so it holds whatever the scan overlooked. Nothing is left
-    where encodings are nested too deep.
+    where encodings are nested too deep, or longer than can be looked into.
     """
     delivered = canonicalise(text)
     for _ in range(4):
         try:
             encoded = find_encoded(delivered)
-        except NestedTooDeep:
+        except (NestedTooDeep, RunTooLong):
             return ""
         spans = [(item.start, item.end) for item in encoded] + [
             (item.start, item.end) for item in unseen_text(delivered)
