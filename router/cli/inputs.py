@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_LINE_BYTES = 1_048_576
+_ID = re.compile(rb'\s*\{\s*"id"\s*:\s*("(?:[^"\\]|\\.){0,256}"|-?\d{1,32}(?=\s*[,}]))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +57,33 @@ def stdin_holds_objects() -> bool:
     return isinstance(stdin, io.BufferedReader) and stdin.peek(1).lstrip()[:1] == b"{"
 
 
-def json_lines(handle: IO[bytes]) -> Iterator[dict[str, Any] | BadLine]:
+def json_lines(handle: IO[bytes], *, most: int = MAX_LINE_BYTES) -> Iterator[dict[str, Any] | BadLine]:
     """Yield each line's object or what is wrong with it, in order, one line in memory at a time; blank ones skipped.
 
-    Each object has an `id`, a string: its own, or the line's number.
+    Each object has an `id`, a string: its own, or the line's number. A line of more than `most` bytes is not read, but
+    for the id at its beginning.
     """
     number = 0
-    while line := handle.readline(MAX_LINE_BYTES + 1):
+    while line := handle.readline(most + 1):
         number += 1
-        if len(line) > MAX_LINE_BYTES:
+        if len(line) > most:
+            own = _id_at_beginning(line[:1024])
             while line and not line.endswith(b"\n"):
                 line = handle.readline(MAX_LINE_BYTES)
-            yield BadLine(str(number), f"line {number} is longer than {MAX_LINE_BYTES} bytes")
+            yield BadLine(own or str(number), f"line {number} is longer than {most} bytes")
             continue
         if not line.strip():
             continue
         yield _parsed(line, number)
+
+
+def _id_at_beginning(head: bytes) -> str:
+    """The id of an object whose text begins with it; empty where it does not."""
+    match = _ID.match(head)
+    try:
+        return str(json.loads(match[1])) if match else ""
+    except ValueError:
+        return ""
 
 
 def _parsed(line: bytes, number: int) -> dict[str, Any] | BadLine:

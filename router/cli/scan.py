@@ -75,12 +75,13 @@ def scan(
 
 
 def _scan_file(source: str, fail_on: Level | None, *, json_output: bool) -> int:
+    from standard.corpus.readers.jsonl import LINE_BYTES
     from standard.sandbox.scan import scan_document
 
     refused = False
     worst = 0
     with opened(source) as handle:
-        for row in json_lines(handle):
+        for row in json_lines(handle, most=LINE_BYTES):
             try:
                 if isinstance(row, BadLine):
                     raise InvalidInput("line", row.error)

@@ -9,17 +9,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, BinaryIO
 
-from standard.corpus.document import Rejection, SourceDocument
+from standard.corpus.document import MAX_DOCUMENT_BYTES, Rejection, SourceDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OVERHEAD = 4  # a character of a text takes up to six bytes of JSON, rarely more than this on average
+_BESIDE = 64 * 1024  # for what stands beside the text
+LINE_BYTES = _OVERHEAD * MAX_DOCUMENT_BYTES + _BESIDE
+"""The longest line that is read where documents may have the usual size."""
 
 
 def read_jsonl(stream: BinaryIO, *, source: str, max_bytes: int, uri: str = "") -> Iterator[SourceDocument | Rejection]:
     """Yield the documents of a stream of bytes; blank lines are skipped. `max_bytes` bounds a document's text."""
-    limit = _OVERHEAD * max_bytes + 64 * 1024
+    limit = _OVERHEAD * max_bytes + _BESIDE
     number = 0
     while line := stream.readline(limit):
         number += 1
