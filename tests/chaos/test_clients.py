@@ -115,7 +115,7 @@ async def test_hundreds_of_cancelled_streams_leave_nothing_behind(served: Served
     after = await served.settles(before, sockets=20)
     assert after.bytes < before.bytes + 25_000_000
     await served.is_idle()
-    await until(lambda: all(request.client_gone or request.finished for request in model.requests))
+    await until(lambda: all(request.client_gone or request.finished for request in model.requests), seconds=20.0)
     model.script = always(GENERATED)
     await served.recovers(within_seconds=5)
 

@@ -191,10 +191,9 @@ class _Connection:
                 self._http.receive_data(watching.result())
             await answering
             request.finished = loop.time()
-        except ConnectionError:
-            request.client_gone = request.client_gone or loop.time()
-            raise
         finally:
+            if request.finished is None:  # whatever the half-written answer failed of: nobody reads it any more
+                request.client_gone = request.client_gone or loop.time()
             for task in (answering, watching):
                 task.cancel()
             await asyncio.gather(answering, watching, return_exceptions=True)
