@@ -3,6 +3,9 @@
 Prevents confident nonsense: an English model gives a vector for any text, and near chance is what its classifier makes
 of a Polish one. Script first, then function words, which no sentence does without; a fragment that holds none of any
 language counts as English. Words that English has as well ("die", "an", "was") are in no other language's list.
+
+No list is whole: a question of five words and more, asked as a sentence (with its mark, without commas), that holds no
+function word of English at all is in another language. English sheds them in notes, hardly ever in sentences.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from classifier.neutral import folded
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LATIN_LIMIT = 0x0250
-_FOREIGN_LETTER = re.compile(r"[äöüßàâçéèêëîïôûùÿœæñáíóúõãåøąćęłńśźżčďěňřšťůýžğışőűțșăđ]")
+_FOREIGN_LETTER = re.compile(r"[äöüßàâçéèêëîïôûùÿœæñáíóúõãåøąćęłńśźżčďěňřšťůýžğışőűțșăđāēīūķļņģųėįŵŷ]")
 
 
 def _words(text: str) -> frozenset[str]:
@@ -47,8 +50,24 @@ _OTHERS = _words(
     "waar waarom wann wanneer warum welche welchen welcher welches welke wenn wer werden wie wij wir wird wo "
     "wordt yang yok zijn zu zum zur är è és önce že"
 )
+# Likewise of Latvian, Lithuanian, Welsh, Catalan, Albanian, Tagalog, Swahili and Basque, and more of Dutch, Portuguese
+# and Romanian. None stands in English questions, but for some name.
+_MORE_OTHERS = _words(
+    "ainda akin aking ako amb ano antes aprova aquest aquesta aquí ar ba bakit beth ble cada cand cate cik cilat "
+    "cili cine când cât câte daca dacă dago dar daude ddim dhe dira ditu ditë drie dut egin eles els estão eta "
+    "faint fica gali galiu gallaf gan gani gennyf gure heb hii hoeveel hun huu ik ilang inainte ir iš jaar janë "
+    "jau jullie kad kada kailan kaip kam kanë kas katika kiek kodėl kokia koks kost kur kuris kurš kush kwa kāda "
+    "kādi kāds kāpēc ką langu lini mae mano mele meu meus meva mga minha minhas moeten mums mund më mēs mūsu mūsų "
+    "naiz namin nani natin ng nga ngapi ni ninawezaje nini nire një noastre noastră nog noiz nola nork nostru nuk "
+    "nós oes paano pela pelo poate posso preciso pryd pse puc puwede pwy për quan quantas quantes quantos quants "
+    "quin quina reikia sa saan sino sut sydd tas tenho tonë trebuie të uz už vai varu você vocês vēl wa wangu "
+    "wapi wat worden yangu ydy yetu yn yr yra za zaizkit zein zenbat zou çfarë është înainte šiemet šo"
+)
 _WEAK = _words("al con da den des di do el en es il la le na per por se si son un van")
 """Words of other languages that names and trade terms bring into English; they count half, and never alone."""
+
+
+_SENTENCE_WORDS = 5
 
 
 def reads_as_english(text: str) -> bool:
@@ -61,7 +80,9 @@ def reads_as_english(text: str) -> bool:
         return False
     words = _WORD.findall(lowered)
     english = sum(word in _ENGLISH for word in words)
-    others = sum(word in _OTHERS for word in words)
+    if not english and len(words) >= _SENTENCE_WORDS and text.rstrip().endswith("?") and "," not in lowered:
+        return False
+    others = sum(word in _OTHERS or word in _MORE_OTHERS for word in words)
     weak = sum(word in _WEAK for word in words)
     marked = len(_FOREIGN_LETTER.findall(lowered)) / len(words) if words else 0.0
     foreign = others + (0.5 * weak if others or marked > 0.1 else 0.0) + min(4.0 * marked, 2.0)

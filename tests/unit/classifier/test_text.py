@@ -114,6 +114,37 @@ def test_other_languages_do_not_count_as_english(question: str) -> None:
     assert not reads_as_english(question)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Hoeveel vakantiedagen heb ik dit jaar nog over?",
+        "Quantos dias tenho ainda este ano livres?",
+        "Unde găsesc formularul de decontare?",
+        "Cikos sākas rīta maiņa noliktavā?",
+        "Kelintą valandą prasideda rytinė pamaina sandėlyje?",
+        "Hi ha algun límit mensual de despeses?",
+        "Ku gjendet formulari i ri për shpenzime?",
+        "Kanino dapat ipadala ang resibo?",
+        "Nitapeleka wapi risiti zangu za hoteli?",
+        "Nori bidali behar diot ordainagiria gaur?",
+    ],
+)
+def test_whole_sentences_of_less_common_languages_do_not_count_as_english(question: str) -> None:
+    assert not reads_as_english(question)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "late invoices north depot march 2024",
+        "pump P-201 maintenance interval seal type",
+        "Kent pilot, loyalty main finding?",
+    ],
+)
+def test_terse_english_without_function_words_counts_as_english(question: str) -> None:
+    assert reads_as_english(question)
+
+
 def test_a_follow_up_takes_the_earlier_question_along() -> None:
     asked = ["Who is the harbour master at Corvane?"]
     assert standalone("and at Garvel?", asked) == "Who is the harbour master at Corvane. and at Garvel?"
