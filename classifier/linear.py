@@ -49,7 +49,7 @@ class Linear:
     def held(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inputs drawn in to the reach."""
         width = self.reach * self.spreads
-        held: NDArray[np.float32] = np.clip(inputs, self.means - width, self.means + width)
+        held: NDArray[np.float32] = np.minimum(np.maximum(inputs, self.means - width), self.means + width)
         return held
 
     def logit(self, inputs: NDArray[np.float32]) -> float:

@@ -10,7 +10,6 @@ import numpy as np
 from classifier.evidence.features import evidence_features
 from classifier.evidence.look import CANDIDATES, Look, checked
 from classifier.evidence.pieces import pieces_of, words_of
-from standard.retrieval.evidence import first_look
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,23 +46,22 @@ def evidence_of(
 
     `vector` (d,) is the question's embedding, `part_vectors` (parts, d) those of `parts.texts`. Raises BadVector.
     """
-    seen = first_look(question, vector, found)
-    if seen.vectors is None:
+    seen = (found.candidates or found.passages)[:CANDIDATES]
+    if found.vectors is None or len(found.vectors) < len(seen):
         return None
-    kept = slice(0, CANDIDATES)
     return evidence_features(
         checked(
             Look(
                 question=question,
                 vector=vector,
-                documents=seen.document_ids[kept],
-                titles=seen.titles[kept],
-                texts=seen.texts[kept],
-                scores=seen.scores[kept],
-                lexical=np.nan_to_num(seen.lexical_scores[kept]),
-                vectors=seen.vectors[kept],
-                term_idf=seen.term_idf,
-                corpus_size=seen.corpus_size,
+                documents=[item.passage.document_id for item in seen],
+                titles=[item.passage.title.raw for item in seen],
+                texts=[item.passage.text.raw for item in seen],
+                scores=np.array([item.score for item in seen], np.float32),
+                lexical=np.array([item.lexical_score or 0.0 for item in seen], np.float32),
+                vectors=found.vectors[: len(seen)],
+                term_idf=found.term_idf,
+                corpus_size=found.corpus_size,
                 piece_texts=parts.pieces,
                 pieces=part_vectors[: len(parts.pieces)],
                 words=part_vectors[len(parts.pieces) :],

@@ -36,7 +36,11 @@ def coverage(look: Look, docs: Documents) -> dict[str, float]:
     ranked = sorted(documents, reverse=True)
     covered_shown, covered_all = float(shown @ weight), float(everything @ weight)
     with_best: NDArray[np.float64] = np.logical_or(by_document, by_document[best]) @ weight
-    in_titles = [[holds(title, stem) for stem in stems] for title in docs.titles]
+    # Texts begin with the title: what a text does not hold its title does not either.
+    in_titles = [
+        [in_text and holds(title, stem) for in_text, stem in zip(row, stems, strict=True)]
+        for row, title in zip(held.tolist(), docs.titles, strict=True)
+    ]
     rarest = sorted(range(len(idfs)), key=lambda place: -idfs[place])[:3]
     never_seen = math.log(1.0 + (look.corpus_size + 0.5) / 0.5) - 1e-4
     scale = math.log(look.corpus_size + 2.0)
@@ -97,7 +101,9 @@ def _term_losses(
     rows = []
     for piece in pieces:
         lowered = piece.lower()
-        inside = [part if holds(lowered, stem) else 0.0 for part, stem in zip(weights, stems, strict=True)]
+        inside = [
+            part if stem in lowered and holds(lowered, stem) else 0.0 for part, stem in zip(weights, stems, strict=True)
+        ]
         total = sum(inside)
         if total > 1e-6:
             rows.append([part / total for part in inside])

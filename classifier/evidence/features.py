@@ -44,13 +44,6 @@ def evidence_features(look: Look) -> NDArray[np.float32]:
         values |= pointing(look, docs)
     else:
         values |= {"unseen": 1.0, "missing_most": 1.0}
-    return np.array([_bounded(values.get(name, 0.0)) for name in NAMES], dtype=np.float32)
-
-
-def _bounded(value: float) -> float:
-    """Return the value held to [-8, 8]; 0 for one that is no number."""
-    if -_MOST <= value <= _MOST:
-        return value
-    if value > _MOST:
-        return _MOST
-    return -_MOST if value < -_MOST else 0.0
+    features = np.array([values.get(name, 0.0) for name in NAMES], dtype=np.float32)
+    bounded: NDArray[np.float32] = np.minimum(np.maximum(features, -_MOST), _MOST)
+    return bounded if np.isfinite(bounded).all() else np.nan_to_num(bounded, nan=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +33,7 @@ def pointing(look: Look, docs: Documents) -> dict[str, float]:
     most = max(second)
     lowered = look.question.lower()
     named = _named_titles(lowered, docs, others)
-    asked = content_words(docs.titles[0])
+    asked = _title_words(docs.titles[0])
     return {
         "parts": math.log1p(len(look.pieces)),
         "left_over": within[0] if within else alone,
@@ -55,6 +56,12 @@ def unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return lengthened
 
 
+@lru_cache(maxsize=4096)
+def _title_words(title: str) -> tuple[str, ...]:
+    """The content words of a title; the titles of a collection come again with every question."""
+    return tuple(content_words(title))
+
+
 def _named_titles(question: str, docs: Documents, others: list[int]) -> list[float]:
     """Return for each other document the share of its title, beyond the question's words, that the first one names."""
     first = [place for place, document in enumerate(docs.number) if document == 0]
@@ -64,7 +71,7 @@ def _named_titles(question: str, docs: Documents, others: list[int]) -> list[flo
         if docs.number[place] in seen:
             continue
         seen.add(docs.number[place])
-        words = [word for word in content_words(docs.titles[place]) if len(word) > 2 and word not in question]
+        words = [word for word in _title_words(docs.titles[place]) if len(word) > 2 and word not in question]
         if words:
             shares.append(sum(holds(text, word) for word in words) / len(words))
     return shares
