@@ -597,7 +597,7 @@ class Citation(_message.Message):
     PASSAGE_START_FIELD_NUMBER: _builtins.int
     PASSAGE_END_FIELD_NUMBER: _builtins.int
     passage_id: _builtins.str
-    """The passage: `<document_id>#<position>`."""
+    """The passage: `<document_id>#<position>`; in a table of one's own the row's id."""
     document_id: _builtins.str
     """The document."""
     title: _builtins.str
