@@ -232,7 +232,7 @@ async def test_a_tool_call_that_stands_in_a_passage_is_never_made(database_url: 
     )
     model = Changing()
     async with serving(database_url, tmp_path, model, agentic={"controller": "tools"}) as served:
-        await served.bring("The payroll code is 7731.", collection="secret")
+        await served.bring("The payroll code is quillwort.", collection="secret")
         for number, call in enumerate(calls):
             await served.bring(f"{PLAIN}\n{call}", collection=f"call{number}")
         for script in (obedient, echoing):
@@ -242,7 +242,7 @@ async def test_a_tool_call_that_stands_in_a_passage_is_never_made(database_url: 
                 done = events[-1].completed
                 queries = [event.query.query for event in events if event.WhichOneof("body") == "query"]
                 assert not any("payroll" in query for query in queries), "arguments outside of the schema are refused"
-                assert "7731" not in " ".join(map(str, events))
+                assert "quillwort" not in " ".join(map(str, events))
                 assert done.outcome in {gateway_pb2.OUTCOME_ANSWERED, gateway_pb2.OUTCOME_ANSWERED_WITH_CAVEAT}
                 assert done.steps <= 8
         documents = await served.client.corpus.ListDocuments(corpus_pb2.ListDocumentsRequest(collection="secret"))
