@@ -125,7 +125,14 @@ class Gateway:
 
         def start() -> LiveRun:
             scope = question.scope
-            run = LiveRun(scope.tenant, question.request_id, digest, groups=scope.groups, collection=scope.collection)
+            run = LiveRun(
+                scope.tenant,
+                question.request_id,
+                digest,
+                groups=scope.groups,
+                collection=scope.collection,
+                narrowed=scope.narrowed,
+            )
             return self._start(run, question)
 
         async with aclosing(self._attached(question.scope.tenant, question.request_id, start)) as attached:
@@ -176,13 +183,14 @@ class Gateway:
                 stored.body_hash,
                 groups=question.scope.groups,
                 collection=question.scope.collection,
+                narrowed=question.scope.narrowed,
                 reply=reply,
             )
             return self._start(run, question, known=True)
 
         async with aclosing(self._attached(tenant, request_id, start)) as attached:
             async for run in attached:
-                hidden = collections is not None and run.collection not in collections
+                hidden = collections is not None and not (run.narrowed and run.collection in collections)
                 if hidden or not run.groups <= scope.groups:
                     raise NotFound(f"no run {request_id!r}")
                 if reply and run.reply != reply:

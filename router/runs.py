@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class LiveRun:
     """A run that this process works on or follows. `error` is set when it ended without an answer.
 
-    `groups` are the access groups with which it was asked, `collection` where, `reply` the answer to a clarification
-    with which it goes on.
+    `groups` are the access groups with which it was asked, `collection` where, `narrowed` whether by a caller held to
+    some collections; `reply` is the answer to a clarification with which it goes on.
     `held` is the hold on its row in the journal, while there is one: its lease is renewed as long as the run lives.
     """
 
@@ -33,6 +33,7 @@ class LiveRun:
     body_hash: str
     groups: frozenset[str] = frozenset()
     collection: str = ""
+    narrowed: bool = False
     reply: str = ""
     held: BegunRun | None = None
     events: list[Event] = field(default_factory=list)

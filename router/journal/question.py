@@ -24,6 +24,7 @@ def kept_question(question: Question, consent: Consent) -> dict[str, Any] | None
         "collection": question.scope.collection,
         "route": question.route.value if question.route else "",
         "groups": sorted(question.scope.groups),
+        "narrowed": question.scope.narrowed,
     }
     if question.probe:
         values["probe"] = True
@@ -38,7 +39,6 @@ def kept_question(question: Question, consent: Consent) -> dict[str, Any] | None
         "budget": [budget.max_steps, budget.max_tokens, budget.max_seconds, budget.max_cost_usd],
         "session_id": question.session_id,
         "dry_run": question.dry_run,
-        "narrowed": question.scope.narrowed,
     }
 
 
@@ -78,9 +78,13 @@ def replies_of(values: dict[str, Any] | None) -> list[str]:
 
 
 def may_see(values: dict[str, Any] | None, groups: frozenset[str], collections: frozenset[str] | None = None) -> bool:
-    """Whether a caller of these access groups and collections (None = all) could have had the run's answer."""
+    """Whether a caller of these access groups and collections (None = all) could have had the run's answer.
+
+    A caller held to some collections sees only what such a caller asked: another's answer may be an upstream's, which
+    reads more than the collection.
+    """
     kept = values or {}
-    if collections is not None and kept.get("collection") not in collections:
+    if collections is not None and not (kept.get("narrowed", False) and kept.get("collection") in collections):
         return False
     return frozenset(kept.get("groups", [])) <= groups
 

@@ -143,6 +143,10 @@ async def test_a_key_of_some_collections_learns_nothing_of_the_others(gateway: G
             errors.append((caught.value.details() or "").replace(name, "NAME"))
         assert errors[0] == errors[1], "one that exists is told from one that does not"
         assert await code_of(anext(client.resume("hidden"))) is NOT_FOUND
+        await boss.answer(question(WHERE, collection="wharf", request_id="the-boss-asked"))
+        assert await code_of(anext(client.resume("the-boss-asked"))) is NOT_FOUND
+        own = await client.answer(question(WHERE, collection="wharf", request_id="own"))
+        assert [event async for event in client.resume("own")][-1].completed.answer == own.answer
     assert (await gateway.post("/v1/vector_stores/secret/search", {"query": WHERE}, key)).status_code == 404
     assert (await gateway.post("/v1/vector_stores/wharf/search", {"query": WHERE}, key)).status_code == 200
 

@@ -76,3 +76,11 @@ def test_only_callers_with_the_runs_groups_may_see_it() -> None:
     assert may_see(values, frozenset({"crew", "office"}))
     assert not may_see(values, frozenset({"office"}))
     assert may_see(None, frozenset())
+
+
+@pytest.mark.parametrize("narrowed", [True, False])
+def test_who_is_held_to_collections_sees_what_such_callers_asked(narrowed: bool) -> None:
+    values = kept_question(Question(UntrustedText("q"), Scope(collection="wharf", narrowed=narrowed)), "hash")
+    assert may_see(values, frozenset())
+    assert may_see(values, frozenset(), frozenset({"wharf"})) is narrowed
+    assert not may_see(values, frozenset(), frozenset({"office"}))
