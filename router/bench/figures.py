@@ -200,9 +200,14 @@ async def _resident_bytes(pid: int) -> int:
 
 
 async def run_load(target: str, rpc: str, connections: int, seconds: float) -> dict[str, Any]:
-    """Run the load generator as a process and return what it reports."""
+    """Call an RPC of a server from a process of its own and return what that measured."""
+    return await load_process("router.bench.load", target, rpc, str(connections), seconds=seconds)
+
+
+async def load_process(module: str, *arguments: str, seconds: float) -> dict[str, Any]:
+    """Run a load generator for `seconds`, its last argument, as a process, and return the JSON that it prints."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "router.bench.load", target, rpc, str(connections), f"{seconds:g}"),
+        *(sys.executable, "-m", module, *arguments, f"{seconds:g}"),
         stdout=asyncio.subprocess.PIPE,
     )
     try:
@@ -212,7 +217,7 @@ async def run_load(target: str, rpc: str, connections: int, seconds: float) -> d
         await process.wait()
         raise
     if process.returncode:
-        raise FailedPrecondition(f"the load generator failed ({rpc} at {target}); its message is above")
+        raise FailedPrecondition(f"the load generator failed ({' '.join(arguments)}); its message is above")
     report: dict[str, Any] = json.loads(output)
     return report
 

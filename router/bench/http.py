@@ -42,7 +42,7 @@ async def http_figures(
     report: Report = lambda _: None,
 ) -> dict[str, Figure]:
     """Measure unary calls over HTTP and over gRPC in turns, on the hollow gateway; `seconds` is the length of each."""
-    from router.bench.figures import Figure, run_load
+    from router.bench.figures import Figure, load_process, run_load
     from router.bench.hollow import open_hollow_gateway, open_hollow_grpc
     from router.http.app import HttpApp, own_paths
     from router.http.asking import HttpParts
@@ -66,7 +66,7 @@ async def http_figures(
                 load = await run_load(f"127.0.0.1:{grpc_port}", "answer", 1, seconds / _ROUNDS)
                 p50["grpc"].append(load["p50"])
                 for name, path in _PATHS.items():
-                    load = await _run_http_load(http_port, path, seconds / _ROUNDS)
+                    load = await load_process("router.bench.http", str(http_port), path, seconds=seconds / _ROUNDS)
                     p50[name].append(load["p50"])
     best = {name: min(times) * 1e3 for name, times in p50.items()}
     what = "with nothing behind the gateway, 1 connection, best p50 of three rounds in turns with gRPC"
@@ -80,23 +80,6 @@ async def http_figures(
             "the slower of the two façades less gRPC, each with its own client (raw HTTP/1.1, grpc.aio)",
         ),
     }
-
-
-async def _run_http_load(port: int, path: str, seconds: float) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "router.bench.http", str(port), path, f"{seconds:g}"),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), seconds + 60)
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        raise FailedPrecondition(f"the load generator failed ({path} at port {port}); its message is above")
-    told: dict[str, Any] = json.loads(output)
-    return told
 
 
 async def measure(port: int, path: str, seconds: float) -> dict[str, float]:

@@ -39,7 +39,7 @@ from standard.foreign.terms import RANKED_ROWS, Frequencies, leading
 from standard.foreign.view import TableView, describe, table_errors
 from standard.retrieval.fusion import Fused, Leg, convex_fusion
 from standard.retrieval.retriever import MAX_EXCLUDED, MAX_K, MAX_QUERY_LENGTH, RetrievalSettings, searchable
-from standard.retrieval.together import all_of
+from standard.retrieval.together import all_of, each_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -194,15 +194,8 @@ class ForeignRetriever:
         self, scope: Scope, texts: Sequence[str], vectors: NDArray[np.float32], *, k: int
     ) -> list[SearchResult]:
         """Search for several texts, a few at a time, so that one caller cannot take the whole pool."""
-        if len(texts) != len(vectors):
-            raise ValueError(f"{len(texts)} texts need as many vectors, not {len(vectors)}")
-        gate = asyncio.Semaphore(max(1, min(self.settings.concurrency, self._pool.max_size // 2)))
-
-        async def one(text: str, vector: NDArray[np.float32]) -> SearchResult:
-            async with gate:
-                return await self.search(scope, text, vector, k=k)
-
-        return await all_of([one(text, vector) for text, vector in zip(texts, vectors, strict=True)])
+        at_once = min(self.settings.concurrency, self._pool.max_size // 2)
+        return await each_of(lambda text, vector: self.search(scope, text, vector, k=k), texts, vectors, at_once)
 
     def condition(self, view: TableView, scope: Scope) -> Condition:
         """What of the table a caller may see; raises InvalidInput for a filter that it cannot be filtered by."""

@@ -28,7 +28,7 @@ from standard.retrieval.hydrate import Hydrated, hydrate, keys_sql, matrix, pass
 from standard.retrieval.lexical import LexicalHits, Within
 from standard.retrieval.links import titles_sql
 from standard.retrieval.names import title_spans
-from standard.retrieval.together import all_of, three_of
+from standard.retrieval.together import each_of, three_of
 from standard.retrieval.visibility import Visibility, visibility
 
 if TYPE_CHECKING:
@@ -140,15 +140,8 @@ class CorpusRetriever:
         self, scope: Scope, texts: Sequence[str], vectors: NDArray[np.float32], *, k: int
     ) -> list[SearchResult]:
         """Search for several texts, a few at a time, so that one caller cannot take the whole pool."""
-        if len(texts) != len(vectors):
-            raise ValueError(f"{len(texts)} texts need as many vectors, not {len(vectors)}")
-        gate = asyncio.Semaphore(max(1, min(self.settings.concurrency, self._pool.max_size // 2)))
-
-        async def one(text: str, vector: NDArray[np.float32]) -> SearchResult:
-            async with gate:
-                return await self.search(scope, text, vector, k=k)
-
-        return await all_of([one(text, vector) for text, vector in zip(texts, vectors, strict=True)])
+        at_once = min(self.settings.concurrency, self._pool.max_size // 2)
+        return await each_of(lambda text, vector: self.search(scope, text, vector, k=k), texts, vectors, at_once)
 
     async def opened(
         self, scope: Scope, dimensions: int | None = None, *, fresher_than: float | None = None

@@ -10,7 +10,10 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 Result = TypeVar("Result")
 First = TypeVar("First")
@@ -26,6 +29,27 @@ async def all_of(work: Sequence[Coroutine[object, object, Result]]) -> list[Resu
     except BaseExceptionGroup as failed:
         raise _first(failed) from failed
     return [task.result() for task in tasks]
+
+
+async def each_of(
+    search: Callable[[str, NDArray[np.float32]], Coroutine[object, object, Result]],
+    texts: Sequence[str],
+    vectors: NDArray[np.float32],
+    at_once: int,
+) -> list[Result]:
+    """Search for each text with its vector, `at_once` (or 1) at a time; results in order, errors as `all_of`'s.
+
+    Raises ValueError where texts and vectors differ in number.
+    """
+    if len(texts) != len(vectors):
+        raise ValueError(f"{len(texts)} texts need as many vectors, not {len(vectors)}")
+    gate = asyncio.Semaphore(max(1, at_once))
+
+    async def one(text: str, vector: NDArray[np.float32]) -> Result:
+        async with gate:
+            return await search(text, vector)
+
+    return await all_of([one(text, vector) for text, vector in zip(texts, vectors, strict=True)])
 
 
 async def three_of(
