@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.test_cli import CommandLine, jsonl
+from tests.support.command_line import CommandLine, jsonl, served
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,11 +61,7 @@ def test_client_commands_bring_the_key_that_a_server_wants(pointsman: CommandLin
     pointsman.one("ingest", "-", "--tenant", "acme", "--json", stdin=jsonl(PUMP))
     key = pointsman.one("keys", "create", "--tenant", "acme", "--json")["key"]
     admin = pointsman.one("keys", "create", "--tenant", "acme", "--role", "admin", "--json")["key"]
-    server = pointsman.start("serve")
-    try:
-        assert server.stderr is not None
-        while "Ctrl-C stops it" not in (line := server.stderr.readline()):
-            assert line, "the server ended"
+    with served(pointsman):
         pointsman("ask", WHERE, "--json", "-q", code=1)
         assert "UNAUTHENTICATED" in pointsman.stderr
         answer = pointsman.one("ask", WHERE, "--json", "-q", "--key", key)
@@ -75,16 +70,6 @@ def test_client_commands_bring_the_key_that_a_server_wants(pointsman: CommandLin
         assert "PERMISSION_DENIED" in pointsman.stderr
         pointsman.environment["POINTSMAN_API_KEY"] = admin
         assert pointsman.one("trace", answer["request_id"], "--json")["state"] == "done"
-    finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            raise
-        finally:
-            if server.stderr is not None:
-                server.stderr.close()
 
 
 def test_a_command_without_a_server_needs_no_key_and_takes_one(pointsman: CommandLine) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from router.replay.recorded import to_exchange
 from router.replay.report import spread
 from router.replay.run import send
 from standard.domain.errors import Unavailable
+from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "deploy" / "contracts" / "recorded"
@@ -29,36 +29,12 @@ CORPUS = ROOT / "deploy" / "demo" / "corpus"
 DOCUMENTS = ("pol-010-lost-property.md", "pol-007-travel-and-expenses.docx", "faq-003-islander-card.html")
 
 
-class Replays:
+class Replays(CommandLine):
     """Runs `pointsman` on a database that holds the documents which the recordings ask about."""
 
     def __init__(self, folder: Path, database_url: str) -> None:
-        self.folder = folder
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
-            "POINTSMAN_DATA_DIR": str(folder / "data"),
-            "POINTSMAN_DATABASE__URL": database_url,
-            "POINTSMAN_SERVER__PORT": "0",
-            "POINTSMAN_SERVER__METRICS_PORT": "0",
-            "POINTSMAN_HTTP__PORT": "0",
-            "POINTSMAN_HTTP__CONTRACTS": '["plain"]',
-        }
-
-    def __call__(self, *arguments: str, code: int = 0, stdin: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "router.cli", *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            cwd=self.folder,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == code, done.stderr + done.stdout
-        assert "Traceback" not in done.stderr
-        self.stderr = done.stderr
-        return done.stdout
+        super().__init__(folder, database_url)
+        self.environment["POINTSMAN_HTTP__CONTRACTS"] = '["plain"]'
 
     def report(self, *arguments: str, code: int = 0, stdin: str = "") -> dict[str, Any]:
         value: dict[str, Any] = json.loads(self("replay", *arguments, "--json", code=code, stdin=stdin))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.test_cli import CommandLine, jsonl
+from tests.support.command_line import CommandLine, jsonl, served
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 PUMP = [{"id": "pump", "title": "Spare pump", "text": "The spare bilge pump is kept in the shed at Alder Wharf."}]
@@ -26,26 +23,6 @@ QUESTIONS = [
 @pytest.fixture
 def pointsman(tmp_path: Path, database_url: str) -> CommandLine:
     return CommandLine(tmp_path, database_url)
-
-
-@contextmanager
-def served(pointsman: CommandLine) -> Iterator[None]:
-    server = pointsman.start("serve")
-    try:
-        assert server.stderr is not None
-        while "Ctrl-C stops it" not in (line := server.stderr.readline()):
-            assert line, "the server ended"
-        yield
-    finally:
-        server.terminate()
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            raise
-        finally:
-            if server.stderr is not None:
-                server.stderr.close()
 
 
 def report(pointsman: CommandLine, *arguments: str) -> dict[str, Any]:
