@@ -10,15 +10,15 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
-from grpc import aio
 
 from router.certified import names_over_grpc
 from router.grpc.errors import abort
+from router.grpc.wrapping import WrapHandlers
 from router.identity import Identity
 from standard.domain.errors import PointsmanError, Unauthenticated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from router.auth import Gate
@@ -42,31 +42,17 @@ def everyone(_context: Context) -> Identity:
     return Identity()
 
 
-class AdmitRpcs(aio.ServerInterceptor):
-    """A server interceptor that wraps each handler once and keeps it."""
+class AdmitRpcs(WrapHandlers):
+    """Puts the gate around each handler."""
 
     def __init__(self, gate: Gate) -> None:
+        super().__init__()
         self._gate = gate
-        self._wrapped: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Return the wrapped handler of the call's method."""
-        handler = await continuation(handler_call_details)
-        name = handler_call_details.method
-        if handler is None or name.startswith(_OPEN):
+    def wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """Admit the caller before the handler runs; health is open."""
+        if name.startswith(_OPEN):
             return handler
-        kept = self._wrapped.get(name)
-        if kept is not None and kept[0] is handler:
-            return kept[1]
-        wrapped = self._wrap(handler)
-        self._wrapped[name] = (handler, wrapped)
-        return wrapped
-
-    def _wrap(self, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         codec = (handler.request_deserializer, handler.response_serializer)
         if handler.request_streaming and handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(self._streamed(handler.stream_stream), *codec)

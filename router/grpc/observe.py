@@ -16,10 +16,11 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 
 from router.grpc.errors import abort, code_name
+from router.grpc.wrapping import WrapHandlers
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from prometheus_client import Counter, Histogram
 
@@ -57,31 +58,15 @@ def _no_message() -> InvalidInput:
     return InvalidInput("request", "is no valid message of this method")
 
 
-class ObserveRpcs(aio.ServerInterceptor):
+class ObserveRpcs(WrapHandlers):
     """A server interceptor that wraps each handler once and keeps it."""
 
     def __init__(self, metrics: Metrics) -> None:
+        super().__init__()
         self._metrics = metrics
-        self._wrapped: dict[str, tuple[grpc.RpcMethodHandler[Any, Any], grpc.RpcMethodHandler[Any, Any]]] = {}
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Return the wrapped handler of the call's method."""
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return handler
-        name = handler_call_details.method
-        kept = self._wrapped.get(name)
-        if kept is not None and kept[0] is handler:
-            return kept[1]
-        wrapped = self._wrap(name, handler)
-        self._wrapped[name] = (handler, wrapped)
-        return wrapped
-
-    def _wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    def wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """Count what goes through the handler."""
         _, service, rpc = name.split("/", 2)
         kind = (
             ("bidi_stream" if handler.response_streaming else "client_stream")
