@@ -79,15 +79,15 @@ def retrieval(
             )
 
     report = asyncio.run(run())
-    if folder is not None:
-        from router.evaluation.retrieval_report import retrieval_report
+    from router.evaluation.retrieval_report import retrieval_report
 
-        written(folder, retrieval_report(report), report)
-    if json_output:
-        print_json(report)
-    else:
-        _show(results(), cast("Mapping[str, Mapping[str, Mapping[str, float]]]", report["sets"]))
-    return 0
+    return ended(
+        report,
+        folder,
+        retrieval_report,
+        json_output=json_output,
+        show=lambda found: _show(results(), cast("Mapping[str, Mapping[str, Mapping[str, float]]]", found["sets"])),
+    )
 
 
 def routing(
@@ -110,15 +110,9 @@ def routing(
             )
 
     report = asyncio.run(run())
-    if folder is not None:
-        from router.evaluation.routing_report import routing_report
+    from router.evaluation.routing_report import routing_report
 
-        written(folder, routing_report(report), report)
-    if json_output:
-        print_json(report)
-    else:
-        results().print_json(data=report)
-    return 0
+    return ended(report, folder, routing_report, json_output=json_output)
 
 
 def classifier(
@@ -137,15 +131,9 @@ def classifier(
             return await asyncio.to_thread(evaluate_classifier, data, model=model, progress=progress)
 
     report = asyncio.run(run())
-    if folder is not None:
-        from router.evaluation.classifier_report import classifier_report
+    from router.evaluation.classifier_report import classifier_report
 
-        written(folder, classifier_report(report), report)
-    if json_output:
-        print_json(report)
-    else:
-        results().print_json(data=report)
-    return 0
+    return ended(report, folder, classifier_report, json_output=json_output)
 
 
 def injection(data: Data, out: Out = None, json_output: Json = False) -> int:
@@ -155,15 +143,9 @@ def injection(data: Data, out: Out = None, json_output: Json = False) -> int:
     folder = prepared(out)
     console = diagnostics()
     report = evaluate_injection(data, progress=lambda line: console.print(line, markup=False))
-    if folder is not None:
-        from router.evaluation.injection_report import injection_report
+    from router.evaluation.injection_report import injection_report
 
-        written(folder, injection_report(report), report)
-    if json_output:
-        print_json(report)
-    else:
-        results().print_json(data=report)
-    return 0
+    return ended(report, folder, injection_report, json_output=json_output)
 
 
 def drift(
@@ -195,13 +177,12 @@ def drift(
             )
 
     report = asyncio.run(run())
-    if folder is not None:
-        from router.evaluation.drift import drift_report
+    from router.evaluation.drift import drift_report
 
-        written(folder, drift_report(report), report)
-    if json_output:
-        print_json(report)
-        return 0
+    return ended(report, folder, drift_report, json_output=json_output, show=_show_drift)
+
+
+def _show_drift(report: Mapping[str, Any]) -> None:
     console = results()
     for name, found in report["signals"].items():
         psi = "-" if found["psi"] is None else f"{found['psi']:.3f}"
@@ -210,6 +191,20 @@ def drift(
         console.print(f"left out, {name.replace('_', ' ')}: {count}")
     for warning in report["warnings"]:
         console.print(f"[yellow]{escape(warning)}[/yellow]")
+
+
+def ended(
+    found: dict[str, Any],
+    folder: Path | None,
+    report_of: Callable[[dict[str, Any]], Report],
+    *,
+    json_output: bool,
+    show: Callable[[dict[str, Any]], None] = lambda found: results().print_json(data=found),
+) -> int:
+    """Write the report of what was found where there is a `folder` for it, and print it: as JSON, or for people."""
+    if folder is not None:
+        written(folder, report_of(found), found)
+    print_json(found) if json_output else show(found)
     return 0
 
 
