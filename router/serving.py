@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from prometheus_client import start_http_server
 
 from router.application import Application, key_ring, open_application
 from router.auth import Gate
@@ -21,8 +20,8 @@ from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.identity import require_loopback
 from router.serverlock import RunningServer, server_lock
-from router.settings import BadSettings
 from router.tasks import task_group
+from router.telemetry.exposition import open_metrics
 from router.telemetry.metrics import Metrics
 from router.tls import open_certificates
 from standard.corpus.ingest import IngestReport
@@ -177,7 +176,7 @@ async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer
         async with (
             open_application(settings, metrics) as application,
             _open_fronts(application) as (port, http_url),
-            _open_metrics(settings, metrics) as metrics_port,
+            open_metrics(metrics.registry, settings.server.metrics_host, settings.server.metrics_port) as metrics_port,
             watching(application.gateway.answer, golden, settings.canary, metrics.canary_ok),
         ):
             server = lock.announce(settings.server.host, port, metrics_port, http_url)
@@ -197,7 +196,7 @@ async def open_worker(settings: Settings, place: Place) -> AsyncIterator[tuple[M
     async with (
         open_application(settings, metrics) as application,
         _open_fronts(application, shared=True, listening=place.http_socket()),
-        _open_metrics(settings, metrics) as metrics_port,
+        open_metrics(metrics.registry, settings.server.metrics_host, settings.server.metrics_port) as metrics_port,
         watching(application.gateway.answer, golden, settings.canary, metrics.canary_ok),
     ):
         yield metrics, metrics_port
@@ -234,22 +233,6 @@ async def _open_fronts(
             yield port, f"{'http' if certificates is None else 'https'}://{host}:{started.result()}"
         finally:
             stop.set()
-
-
-@asynccontextmanager
-async def _open_metrics(settings: Settings, metrics: Metrics) -> AsyncIterator[int]:
-    host, port = settings.server.metrics_host, settings.server.metrics_port
-    try:
-        server, thread = start_http_server(port, addr=host, registry=metrics.registry)
-    except OSError as error:
-        problem = f"server.metrics_port (POINTSMAN_SERVER__METRICS_PORT): {host}:{port}: {error.strerror}"
-        raise BadSettings([f"{problem}; 0 takes a free one"]) from None
-    try:
-        yield server.server_port
-    finally:
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join, 5.0)
 
 
 @asynccontextmanager

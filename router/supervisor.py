@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from router.configs import database_config
@@ -33,6 +33,7 @@ from router.identity import require_loopback
 from router.serverlock import server_lock
 from router.settings import BadSettings, load_settings
 from router.tasks import task_group
+from router.telemetry.exposition import open_metrics
 from router.telemetry.merge import counted, merged, parsed
 from router.tls import open_certificates
 from router.workers import WRONG_SETTINGS, Place
@@ -333,7 +334,9 @@ async def open_group(settings: Settings, overrides: Mapping[str, Any]) -> AsyncI
         port = stack.enter_context(_reserved(server.host, server.port))
         listening = stack.enter_context(_listening(settings)) if http.enabled else None
         metrics = GroupMetrics(server.metrics_host)
-        metrics_port = await stack.enter_async_context(_served(metrics, server.metrics_host, server.metrics_port))
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(metrics)
+        metrics_port = await stack.enter_async_context(open_metrics(registry, server.metrics_host, server.metrics_port))
         workers = [
             Worker(
                 Place(
@@ -395,20 +398,3 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
     with listening_socket(settings.http.host, settings.http.port) as listening:
         yield listening
-
-
-@asynccontextmanager
-async def _served(metrics: GroupMetrics, host: str, port: int) -> AsyncIterator[int]:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(metrics)
-    try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError as error:
-        problem = f"server.metrics_port (POINTSMAN_SERVER__METRICS_PORT): {host}:{port}: {error.strerror}"
-        raise BadSettings([f"{problem}; 0 takes a free one"]) from None
-    try:
-        yield server.server_port
-    finally:
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        await asyncio.to_thread(thread.join, 5.0)

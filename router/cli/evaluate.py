@@ -14,7 +14,7 @@ from rich.table import Table
 from router.cli.evaluate_answers import answers
 from router.cli.label import Collection, Since, Tenant, moment
 from router.cli.options import Json
-from router.cli.output import diagnostics, print_json, progress_bar, results
+from router.cli.output import diagnostics, print_json, progress_bars, results
 from router.settings import load_settings
 
 if TYPE_CHECKING:
@@ -104,10 +104,11 @@ def routing(
         from classifier.artifact import SHIPPED
         from router.evaluation.routing import evaluate_routing
 
-        async with _corpus() as (pool, embedder, settings), _bars() as progress:
-            return await evaluate_routing(
-                pool, embedder, data, names=sets or (), model=model or SHIPPED, settings=settings, progress=progress
-            )
+        async with _corpus() as (pool, embedder, settings):
+            with progress_bars() as progress:
+                return await evaluate_routing(
+                    pool, embedder, data, names=sets or (), model=model or SHIPPED, settings=settings, progress=progress
+                )
 
     report = asyncio.run(run())
     from router.evaluation.routing_report import routing_report
@@ -127,7 +128,7 @@ def classifier(
     async def run() -> dict[str, Any]:
         from router.evaluation.classifier import evaluate_classifier
 
-        async with _bars() as progress:
+        with progress_bars() as progress:
             return await asyncio.to_thread(evaluate_classifier, data, model=model, progress=progress)
 
     report = asyncio.run(run())
@@ -237,20 +238,6 @@ async def _corpus() -> AsyncIterator[tuple[Pool, Embedder, RetrievalSettings]]:
         await migrate(url, allow_old_pgvector=settings.database.accept_old_pgvector)
         async with open_pool(config) as pool, open_embedder(embedding_config(settings)) as embedder:
             yield pool, embedder, retrieval_settings(settings)
-
-
-@asynccontextmanager
-async def _bars() -> AsyncIterator[Callable[[str, int, int], None]]:
-    """Progress bars on stderr, one a thing that is done: (what, done, total)."""
-    with progress_bar() as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total, rate="")
-            bars.update(tasks[what], completed=done, total=total)
-
-        yield show
 
 
 def _show(console: Console, sets: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:

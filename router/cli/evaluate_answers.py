@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from router.cli.options import Json
-from router.cli.output import diagnostics, print_json, progress_bar, results
+from router.cli.output import diagnostics, print_json, progress_bars, results
 from router.settings import load_settings
 
 if TYPE_CHECKING:
@@ -81,14 +81,7 @@ def answers(
         ).checked()
         folder = None if out is None else prepare(out)
         async with open_application(settings) as application:
-            with progress_bar() as bars:
-                tasks: dict[str, Any] = {}
-
-                def show(what: str, done: int, total: int) -> None:
-                    if what not in tasks:
-                        tasks[what] = bars.add_task(what, total=total, rate="")
-                    bars.update(tasks[what], completed=done, total=total)
-
+            with progress_bars() as show:
                 report, records = await evaluate_answers(application, data, plan, folder=folder, progress=show)
         if folder is not None:
             written = write_report(folder, answers_report(report, records), report)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from router.cli.inputs import BadLine
 from router.unicode import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from standard.domain.errors import PointsmanError
 
@@ -58,3 +59,17 @@ def progress_bar(console: Console | None = None) -> Progress:
         console=console,
         transient=False,
     )
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Progress bars on stderr, one a thing that is done: (what, done, total)."""
+    with progress_bar() as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total, rate="")
+            bars.update(tasks[what], completed=done, total=total)
+
+        yield show
