@@ -297,7 +297,7 @@ class Gateway:
             try:
                 reading = await models.read(question)
                 signals = models.text_signals(reading) if seen is None else await models.signals(reading, *seen)
-                reasons = await models.explain(question, *(seen or ())) if explain else None
+                reasons = await models.explain(reading, *(seen or ())) if explain else None
             except Exception:  # noqa: BLE001 - a broken classifier is never an error: the safe route, and counted
                 _log.exception("the classifier failed; saying the safe route")
                 signals = Signals(model_version=models.version)

@@ -59,7 +59,7 @@ class RoutingModels(Protocol):
         ...
 
     async def explain(
-        self, question: Question, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
+        self, reading: TextReading, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
     ) -> Explanation:
         """What moved the probability; the text's alone without a first retrieval and its vector."""
         ...

@@ -52,9 +52,13 @@ DEFAULT_THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TextReading:
-    """A question as the text model read it: `logit` its log-odds, of which adaptation to own labels added `shift`."""
+    """A question as the text model read it: `logit` its log-odds, of which adaptation to own labels added `shift`.
+
+    `encoded` (d,) is the text encoder's vector of it.
+    """
 
     asked: str
+    encoded: NDArray[np.float32]
     surface: NDArray[np.float32]
     logit: float
     shift: float
@@ -91,7 +95,7 @@ class LoadedModels:
         encoded, surface = await self.encode(asked), surface_features(asked)
         logit = self.text.logit(encoded, surface)
         shift = 0.0 if self.before is None else logit - self.before.logit(encoded, surface)
-        return TextReading(asked, surface, logit, shift, reads_as_english(asked))
+        return TextReading(asked, encoded, surface, logit, shift, reads_as_english(asked))
 
     def text_signals(self, reading: TextReading) -> Signals:
         """What the text alone says."""
@@ -120,15 +124,14 @@ class LoadedModels:
         )
 
     async def explain(
-        self, question: Question, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
+        self, reading: TextReading, vector: NDArray[np.float32] | None = None, first: SearchResult | None = None
     ) -> Explanation:
         """What moved the log-odds away from an average question's; the text's alone without a first retrieval."""
-        reading = await self.read(question)
         if vector is not None and first is not None and self.decision is not None and reading.knows_language:
             evidence = await self._evidence(reading.asked, vector, first)
             if evidence is not None:
                 return explain_decision(self.decision, evidence, reading.surface, reading.shift)
-        return explain_text(self.text, await self.encode(reading.asked), reading.surface)
+        return explain_text(self.text, reading.encoded, reading.surface)
 
     async def _evidence(
         self, asked: str, vector: NDArray[np.float32], first: SearchResult
