@@ -52,6 +52,16 @@ async def ours(
         yield served
 
 
+@asynccontextmanager
+async def ours_without_its_model(
+    url: str, database_url: str, folder: Path, upstream: dict[str, Any], **sections: dict[str, Any]
+) -> AsyncIterator[Served]:
+    async with ModelServer(always(Failure(500))) as model:
+        llm = {"base_url": model.base_url, "model": "m", "retries": 0}
+        async with ours(url, database_url, folder, upstream, llm=llm, **sections) as served:
+            yield served
+
+
 @pytest.mark.parametrize("name", ["plain", "langserve", "dify", "r2r"])
 async def test_an_endpoint_of_every_shipped_contract_is_passed_through(
     module_database_url: str, tmp_path: Path, name: str
@@ -258,14 +268,7 @@ async def test_a_model_that_fails_costs_the_same_words_with_and_without_an_upstr
 
 async def test_what_the_scan_found_is_told_and_counted_once(module_database_url: str, tmp_path: Path) -> None:
     async with (
-        ModelServer(always(Failure(500))) as model,
-        ours(
-            "http://127.0.0.1:9",
-            module_database_url,
-            tmp_path,
-            {"use": "fallback"},
-            llm={"base_url": model.base_url, "model": "m", "retries": 0},
-        ) as served,
+        ours_without_its_model("http://127.0.0.1:9", module_database_url, tmp_path, {"use": "fallback"}) as served,
     ):
         hiding = SourceDocument("sly", "Sly", f"The grey heron sleeps at Cold Haven. {HIDDEN}", uri="kb/sly.md")
         await served.application.ingest("default", "sly", stream([hiding]), prune=False)
@@ -289,15 +292,8 @@ async def test_a_question_with_a_filter_is_never_the_upstreams(
     module_database_url: str, tmp_path: Path, use: str
 ) -> None:
     async with (
-        ModelServer(always(Failure(500))) as model,
         Legacy([Says(told("Yes."))]) as legacy,
-        ours(
-            legacy.url,
-            module_database_url,
-            tmp_path,
-            {"use": use},
-            llm={"base_url": model.base_url, "model": "m", "retries": 0},
-        ) as served,
+        ours_without_its_model(legacy.url, module_database_url, tmp_path, {"use": use}) as served,
     ):
         answer = (await served.post("/query", ASKED | {"filter": {"kind": "note"}})).json()
         assert (answer["answer_source"], answer["stop_reason"]) == ("extractive", "llm_unavailable")
@@ -312,15 +308,9 @@ async def test_callers_who_may_see_only_a_part_are_never_answered_out_of_the_who
     module_database_url: str, tmp_path: Path, use: str
 ) -> None:
     async with (
-        ModelServer(always(Failure(500))) as model,
         Legacy([Says(told("Yes."))]) as legacy,
-        ours(
-            legacy.url,
-            module_database_url,
-            tmp_path,
-            {"use": use},
-            llm={"base_url": model.base_url, "model": "m", "retries": 0},
-            auth={"mode": "keys"},
+        ours_without_its_model(
+            legacy.url, module_database_url, tmp_path, {"use": use}, auth={"mode": "keys"}
         ) as served,
     ):
         pool = served.application.pool
@@ -447,14 +437,9 @@ async def test_a_callers_own_haste_is_no_failure_of_the_upstream(
     module_database_url: str, tmp_path: Path, use: str
 ) -> None:
     async with (
-        ModelServer(always(Failure(500))) as model,
         Legacy([*[Says(told("Slow."), pause=1.2)] * 2, Says(told("Yes."))]) as legacy,
-        ours(
-            legacy.url,
-            module_database_url,
-            tmp_path,
-            {"use": use, "breaker_failures": 1},
-            llm={"base_url": model.base_url, "model": "m", "retries": 0},
+        ours_without_its_model(
+            legacy.url, module_database_url, tmp_path, {"use": use, "breaker_failures": 1}
         ) as served,
     ):
         # Too little to call it at all: it is not called, and the answer says why.
