@@ -71,6 +71,7 @@ async def open_grpc(
             settings.limits,
             caller,
             application.tables,
+            application.gateway.place,
         ),
         AdminService(application.policies, application.journal, caller),
     )

@@ -21,6 +21,7 @@ from standard.screening import presentable
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     import numpy as np
     from numpy.typing import NDArray
@@ -63,6 +64,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         limits: LimitSettings,
         identify: Callable[[Context], Identity],
         tables: Tables,
+        place: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
         self._pool = pool
         self._retriever = retriever
@@ -72,6 +74,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         self._limits = limits
         self._identify = identify
         self._tables = tables
+        self._place = place
 
     def _writer(self, context: Context) -> Identity:
         identity = self._identify(context)
@@ -241,7 +244,7 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
     async def SearchPassages(  # noqa: N802
         self, request: corpus_pb2.SearchPassagesRequest, context: Context
     ) -> corpus_pb2.SearchPassagesResponse:
-        """Search without answering."""
+        """Search without answering; a search holds a place among the questions that are worked on at once."""
         try:
             identity = self._identify(context)
             query = question_text(request.query, "query", self._limits)
@@ -252,7 +255,8 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
                 groups=identity.groups,
             )
             k = to_top_k(request.top_k)
-            result = await self._retriever.search(scope, query.raw, await self._embed(query.raw), k=k)
+            async with self._place():
+                result = await self._retriever.search(scope, query.raw, await self._embed(query.raw), k=k)
             shown = presentable(result.passages)
             return corpus_pb2.SearchPassagesResponse(passages=[passage_message(each) for each in shown])
         except Exception as error:  # noqa: BLE001 - the edge
