@@ -211,7 +211,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             ),
         )
         gateway = await stack.enter_async_context(Gateway(parts))
-        health = Health(_probes(pool, embed, models, llm, upstream), health_aio.HealthServicer(), metrics)
+        probes = _probes(pool, embed, models, llm, upstream, limits)
+        health = Health(probes, health_aio.HealthServicer(), metrics)
         yield Application(
             settings,
             pool,
@@ -256,6 +257,7 @@ def _probes(
     models: ModelLoader,
     llm: OpenAiLlm | None,
     upstream: UpstreamClient | None,
+    limits: TenantLimits,
 ) -> dict[str, Probe]:
     async def embedder() -> None:
         await embed("ready?")
@@ -272,6 +274,8 @@ def _probes(
         probes["llm"] = Probe(lambda: llm.list_models(2.0))
     if upstream is not None:
         probes["upstream"] = Probe(upstream.alive)
+    if limits.counts.are_shared:
+        probes["redis"] = Probe(limits.counts.probe)
     return probes
 
 

@@ -5,8 +5,8 @@ begins with the first answer that is charged and ends 24 hours later. Tokens and
 so the answer that crosses a limit is still given and the next question is refused; they are counted call by call of the
 language model, so a run that fails or is cancelled is charged for what it used.
 
-Counts live in memory, each process its own, or in Redis, where all replicas share them; calls at once are each
-process's own in any case. While Redis is away nothing is refused on its account, and the log says so.
+Counts live in memory, each process its own, or in Redis, where all replicas share them (router.counts says what holds
+while it is away); calls at once are each process's own in any case.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ import time
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import structlog
 from limits import RateLimitItemPerDay, RateLimitItemPerMinute
-from limits.aio.storage import MemoryStorage, RedisStorage
-from limits.aio.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
-from limits.errors import ConfigurationError, StorageError
 
-from router.settings import BadSettings
+from router.counts import Counts
 from standard.domain.answer import Usage
 from standard.domain.errors import Overloaded
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator
 
     from limits import RateLimitItem
 
@@ -38,9 +34,7 @@ if TYPE_CHECKING:
 
 _MICRO: Final = 1_000_000
 """Money is counted in millionths of a dollar."""
-_STORE_SECONDS: Final = 1.0
 _CONCURRENT_RETRY_SECONDS: Final = 1.0
-_log = structlog.get_logger("pointsman.limits")
 
 
 @dataclass(slots=True)
@@ -60,9 +54,7 @@ class TenantLimits:
     def __init__(self, settings: LimitSettings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._storage = _storage(settings)
-        self._per_minute = SlidingWindowCounterRateLimiter(self._storage)
-        self._per_day = FixedWindowRateLimiter(self._storage)
+        self.counts = Counts(settings.redis_url.get_secret_value() if settings.redis_url else "")
         self._at_once: dict[str, int] = {}
 
     def of(self, tenant: str) -> TenantLimitSettings:
@@ -95,24 +87,23 @@ class TenantLimits:
 
     async def _count_call(self, tenant: str, allowed: int) -> None:
         item = RateLimitItemPerMinute(allowed)
-        if await self._asked(self._per_minute.hit(item, "calls", tenant), default=True):
-            return
-        message = f"tenant {tenant} has used up its {allowed} calls a minute"
-        await self._refuse("tenant_requests", message, self._per_minute, item, "calls", tenant)
+        if not await self.counts.take(item, "calls", tenant):
+            message = f"tenant {tenant} has used up its {allowed} calls a minute"
+            await self._refuse("tenant_requests", message, item, "calls", tenant)
 
     async def check_spending(self, tenant: str) -> None:
         """Raise Overloaded where the tenant's tokens or money of the day are used up."""
         for kind, reason, item in self._spending(tenant):
-            if not await self._asked(self._per_day.test(item, kind, tenant), default=True):
+            if not await self.counts.has_some(item, kind, tenant):
                 message = f"tenant {tenant} has used up its {kind} of the day"
-                await self._refuse(reason, message, self._per_day, item, kind, tenant)
+                await self._refuse(reason, message, item, kind, tenant)
 
     async def charge(self, tenant: str, usage: Usage) -> None:
         """Count what a run used."""
         amounts = {"tokens": usage.billed_tokens, "money": math.ceil(usage.cost_usd * _MICRO)}
         for kind, _, item in self._spending(tenant):
             if amounts[kind]:
-                await self._asked(self._per_day.hit(item, kind, tenant, cost=amounts[kind]), default=True)
+                await self.counts.charge(item, amounts[kind], kind, tenant)
 
     def _spending(self, tenant: str) -> list[tuple[str, str, RateLimitItem]]:
         limits = self.of(tenant)
@@ -123,50 +114,11 @@ class TenantLimits:
             found.append(("money", "tenant_money", RateLimitItemPerDay(math.ceil(limits.usd_per_day * _MICRO))))
         return found
 
-    async def _refuse(
-        self,
-        reason: str,
-        message: str,
-        limiter: FixedWindowRateLimiter | SlidingWindowCounterRateLimiter,
-        item: RateLimitItem,
-        *names: str,
-    ) -> None:
-        stats = await self._asked(limiter.get_window_stats(item, *names), default=None)
-        seconds = max(0.1, stats.reset_time - time.time()) if stats is not None else 1.0
+    async def _refuse(self, reason: str, message: str, item: RateLimitItem, *names: str) -> None:
+        seconds = max(0.1, await self.counts.resets_at(item, *names) - time.time())
         self._metrics.shed.labels(reason).inc()
         raise Overloaded(f"{message}; try again in {seconds:.0f} s", retry_after_seconds=seconds)
 
-    async def _asked(self, question: Awaitable[Any], *, default: Any) -> Any:  # noqa: ANN401 - whatever the store says
-        try:
-            return await question
-        except StorageError as error:
-            _log.warning("the store of limits is away; nothing is refused meanwhile", error=repr(error.storage_error))
-            return default
-
     async def close(self) -> None:
-        """Let go of the store."""
-        if isinstance(self._storage, RedisStorage):
-            bridge: Any = self._storage.bridge
-            await bridge.storage.aclose()
-
-
-def _storage(settings: LimitSettings) -> MemoryStorage | RedisStorage:
-    url = settings.redis_url.get_secret_value() if settings.redis_url else ""
-    if not url:
-        return MemoryStorage()
-    key = "limits.redis_url (POINTSMAN_LIMITS__REDIS_URL)"
-    if not url.startswith(("redis://", "rediss://")):
-        raise BadSettings([f"{key}: must begin with redis:// or rediss://"])
-    try:
-        return RedisStorage(
-            f"async+{url}",
-            wrap_exceptions=True,
-            implementation="redispy",
-            key_prefix="pointsman",
-            socket_timeout=_STORE_SECONDS,
-            socket_connect_timeout=_STORE_SECONDS,
-        )
-    except ConfigurationError:
-        raise BadSettings([f"{key}: needs the package redis; install pointsman[redis]"]) from None
-    except ValueError as error:
-        raise BadSettings([f"{key}: {error}"]) from None
+        """Let go of the counts."""
+        await self.counts.close()

