@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Mapping, Sequence
 
-    from router.http.contract.load import Contract, ContractRoute, Frame
+    from router.http.contract.compiled import Contract, ContractRoute, Frame
     from router.replay.structure import Parsed, Part
 
 Steps = tuple["str | int", ...]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from router.http.contract.load import Contract
+    from router.http.contract.compiled import Contract
     from router.replay.recorded import Exchange
 
     Embed = Callable[[Sequence[str]], Awaitable[NDArray[np.float32]]]

@@ -68,14 +68,27 @@ class LlmSettings(Section):
 class UpstreamSettings(Section):
     """[upstream] a RAG endpoint that is there already, as the standard route or where ours fails."""
 
-    url: str = Field("", description="For instance http://legacy:8000; empty = none.")
-    contract: str = Field("", description="Contract file or shipped name that describes it; needs [route.upstream].")
-    path: str = Field("", description="Which of the contract's paths; empty = the first with [route.upstream].")
+    url: str = Field(
+        "",
+        description="For instance http://legacy:8000, or grpc://legacy:50051 (grpcs:// with TLS); empty = none.",
+    )
+    contract: str = Field(
+        "", description="Contract file or shipped name that describes it; needs [route.upstream], for gRPC [[grpc]]."
+    )
+    path: str = Field(
+        "",
+        description="Which of the contract's paths, for gRPC package.Service/Method; empty = the first that it has.",
+    )
     use: Literal["standard", "fallback"] = Field(
         "fallback",
         description="standard = it is the standard route; fallback = it answers when our model fails before a word.",
     )
     api_key: SecretStr | None = Field(None, description="Sent as a bearer token, where it wants one.")
+    ca: str = Field(
+        "", description="PEM file of the authorities that vouch for it; empty = the system's, for gRPC those of grpc."
+    )
+    certificate: str = Field("", description="PEM file of the certificate shown to it, where it wants one.")
+    key: str = Field("", description="PEM file of that certificate's key.")
     timeout_seconds: Seconds = Field(60.0, description="Longest time of one answer.")
     connect_timeout_seconds: Seconds = Field(3.0, description="Longest time to connect.")
     first_byte_timeout_seconds: Seconds = Field(20.0, description="Longest wait for the first byte.")

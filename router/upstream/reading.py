@@ -10,18 +10,15 @@ from router.http.contract.template import path_of
 from router.replay.answers import Reader, kind_of_frame, reader_of
 from router.replay.structure import Part, to_part
 from router.streams import EventStream, Lines, TooLong
+from router.upstream.failures import Malformed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from router.http.contract.load import ContractRoute
+    from router.http.contract.compiled import ContractRoute
 
 _HELD_CHARS: Final = 4_194_304
 """Longest line, and longest event."""
-
-
-class Malformed(Exception):
-    """The response is not what the contract says; the message says how, without its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from router.upstream.client import UpstreamBrokeOff, UpstreamUnavailable
+from router.upstream.failures import UpstreamBrokeOff, UpstreamUnavailable
 from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.event import Degraded, PassagesScreened, TokenEmitted
 from standard.domain.outcome import RouteResult

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from router.http.asking import Call
-    from router.http.contract.load import Asks, ContractRoute, History, Stream
+    from router.http.contract.compiled import Asks, ContractRoute, History, Stream
 
 _TURNS_OF_A_PAIR = 2
 _ID = re.compile(r"[\x21-\x7e]{1,128}")

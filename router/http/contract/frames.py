@@ -15,7 +15,7 @@ from standard.domain.event import CitationMade, Completed, TokenEmitted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from router.http.contract.load import Frame, Stream
+    from router.http.contract.compiled import Frame, Stream
     from router.http.contract.paths import Sources
     from router.http.contract.template import Template
     from router.http.errors import Problem

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
 from router.http.contract import schema
+from router.http.contract.compiled import (
+    Asks,
+    Body,
+    Contract,
+    ContractRoute,
+    ErrorRule,
+    Frame,
+    GrpcMethod,
+    History,
+    Stream,
+    Upstream,
+)
 from router.http.contract.paths import Path, parse_path
 from router.http.contract.template import Template, compile_json, compile_text, names_used
 from router.settings import BadSettings
@@ -71,113 +82,11 @@ _FRAME_NAMES: Final[dict[schema.EventKind, frozenset[str]]] = {
 }
 _PARAMETER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(?::path)?\}")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+_METADATA_KEY = re.compile(r"[a-z0-9_.-]{1,64}")
 _OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connection", "content-type"})
 _DEFAULT_ERROR: Final = (
     '{"error": {"reason": "{error.reason}", "message": "{error.message}", "field": "{error.field}"}}'
 )
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """Where earlier turns are, and what their roles are called."""
-
-    paths: tuple[Path, ...]
-    role: Path
-    text: Path
-    user: frozenset[str]
-    assistant: frozenset[str]
-    pairs: bool
-    drop_last: bool
-    user_word: str
-    assistant_word: str
-
-
-@dataclass(frozen=True, slots=True)
-class Asks:
-    """Where a request's parts are."""
-
-    question: tuple[Path, ...]
-    history: History | None
-    parts: Mapping[str, tuple[Path, ...]]
-    """collection, session, request_id, top_k, filter, route, threshold."""
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """A body's template; `is_json` tells JSON from text."""
-
-    template: Template
-    is_json: bool
-    content_type: str
-    status: int
-    headers: Mapping[str, Template]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """What is sent on an event."""
-
-    event: str
-    template: Template | None
-    is_json: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """How a run is streamed; `when` tells which requests, None = all."""
-
-    framing: str
-    newline: str
-    heartbeat: str
-    content_type: str
-    status: int
-    headers: Mapping[str, Template]
-    when: tuple[Path, bool | int | str] | None
-    frames: Mapping[str, tuple[Frame, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Upstream:
-    """How the gateway calls the endpoint itself."""
-
-    template: Template
-    headers: Mapping[str, Template]
-
-
-@dataclass(frozen=True, slots=True)
-class ContractRoute:
-    """One path of a contract."""
-
-    method: str
-    path: str
-    search: bool
-    asks: Asks
-    fixed: schema.FixedTable
-    unary: Body | None
-    stream: Stream | None
-    wants_passages: bool
-    upstream: Upstream | None
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorRule:
-    """How errors of some statuses (none = all) are told; `status` None = as it is."""
-
-    when: frozenset[int]
-    status: int | None
-    template: Template
-    headers: Mapping[str, Template]
-
-
-@dataclass(frozen=True, slots=True)
-class Contract:
-    """A compiled contract."""
-
-    name: str
-    file: str
-    routes: tuple[ContractRoute, ...]
-    errors: tuple[ErrorRule, ...]
-    compare: schema.CompareTable
 
 
 def load_contracts(named: Iterable[str]) -> list[Contract]:
@@ -228,12 +137,13 @@ def load_contract(path: FilePath) -> Contract:
         raise BadSettings([f"{path}: {error}"]) from None
     compiler = _Compiler(str(path))
     routes = tuple(compiler.route(route, f"route[{index}]") for index, route in enumerate(parsed.route))
+    methods = tuple(compiler.method(method, f"grpc[{index}]", path) for index, method in enumerate(parsed.grpc))
     errors = [compiler.error(each, f"error[{index}]") for index, each in enumerate(parsed.error)]
     compiler.comparable(parsed.compare)
     if compiler.problems:
         raise BadSettings(compiler.problems)
     default = ErrorRule(frozenset(), None, compile_json(_DEFAULT_ERROR, ERROR, {}), {})
-    return Contract(parsed.name, str(path), routes, (*errors, default), parsed.compare)
+    return Contract(parsed.name, str(path), routes, methods, (*errors, default), parsed.compare)
 
 
 def _key(location: Sequence[int | str]) -> str:
@@ -297,6 +207,30 @@ class _Compiler:
         lists = {"history": TURN}
         template = self._attempt(f"{key}.body", lambda: compile_json(table.body, UPSTREAM, lists))
         return Upstream(template, self._headers(table.headers, UPSTREAM, key))
+
+    def method(self, table: schema.GrpcTable, key: str, file: FilePath) -> GrpcMethod:
+        service, _, name = table.method.partition("/")
+        template = self._attempt(f"{key}.body", lambda: compile_json(table.body, UPSTREAM, {"history": TURN}))
+        for header in table.metadata:
+            if not _METADATA_KEY.fullmatch(header) or header.startswith("grpc-") or header.endswith("-bin"):
+                problem = "is no metadata that can be set here; keys are in lower case, none of grpc-* and *-bin"
+                self.problems.append(f"{self.file}: {key}.metadata: {header!r} {problem}")
+        paths = {
+            part: self._paths(getattr(table, part), f"{key}.{part}") for part in ("answer", "token", "end", "error")
+        }
+        for part, each in paths.items():
+            if any(path.root for path in each):
+                self.problems.append(f"{self.file}: {key}.{part}: paths lead into the response; @ names no part of it")
+        return GrpcMethod(
+            service,
+            name,
+            file.parent / table.descriptors if table.descriptors else None,
+            template,
+            self._headers(table.metadata, UPSTREAM, f"{key}.metadata"),
+            **paths,
+            user_word=table.user,
+            assistant_word=table.assistant,
+        )
 
     def _asks(self, table: schema.RequestTable, key: str) -> Asks:
         if not table.question:

@@ -146,6 +146,27 @@ class RouteTable(Table):
         return self
 
 
+class GrpcTable(Table):
+    """[[grpc]] a method that the gateway itself calls (see [upstream] of the settings)."""
+
+    method: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*/[A-Za-z_][A-Za-z0-9_]*$")
+    descriptors: str = ""
+    body: str
+    metadata: dict[str, str] = {}
+    answer: Paths = ()
+    token: Paths = ()
+    end: Paths = ()
+    error: Paths = ()
+    user: str = "user"
+    assistant: str = "assistant"
+
+    @model_validator(mode="after")
+    def _answers(self) -> GrpcTable:
+        if not self.answer and not self.token:
+            raise ValueError("give answer (the whole answer's path), token (a piece's) or both")
+        return self
+
+
 class ErrorTable(Table):
     """[[error]]"""
 
@@ -167,6 +188,13 @@ class ContractFile(Table):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     description: str = ""
-    route: tuple[RouteTable, ...] = Field(min_length=1)
+    route: tuple[RouteTable, ...] = ()
+    grpc: tuple[GrpcTable, ...] = ()
     error: tuple[ErrorTable, ...] = ()
     compare: CompareTable = CompareTable.model_construct()
+
+    @model_validator(mode="after")
+    def _holds_something(self) -> ContractFile:
+        if not self.route and not self.grpc:
+            raise ValueError("give at least one [[route]] or [[grpc]]")
+        return self

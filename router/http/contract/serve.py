@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pointsman.v1 import gateway_pb2
 
     from router.http.asking import Call, HttpParts
-    from router.http.contract.load import Contract, ContractRoute, Stream
+    from router.http.contract.compiled import Contract, ContractRoute, Stream
     from router.http.contract.paths import Sources
     from router.http.errors import Problem
     from standard.domain.passage import RetrievedPassage

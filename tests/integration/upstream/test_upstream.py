@@ -12,7 +12,7 @@ import pytest
 
 from router.keys import create_key
 from router.settings import BadSettings
-from router.upstream.client import session_of
+from router.upstream.asking import session_of
 from router.upstream.route import UPSTREAM_AWAY, UPSTREAM_NO_TIME
 from standard.corpus.document import SourceDocument
 from standard.domain.passage import Scope
