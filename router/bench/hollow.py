@@ -90,7 +90,9 @@ class _SilentJournal:
     async def begin(self, *_: object) -> BegunRun:
         return BegunRun(1, "bench", "")
 
-    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running") -> None:
+    async def append(
+        self, run: BegunRun, events: Sequence[Event], *, state: str = "running", trace: str = ""
+    ) -> None:
         """Keep nothing."""
 
     async def renew(self, runs: Sequence[BegunRun]) -> None:
