@@ -131,6 +131,8 @@ def make_pool(url: str, config: DatabaseConfig) -> Pool:
         max_waiting=config.max_waiting,
         timeout=config.acquire_timeout,
         reconnect_timeout=5.0,
+        reconnect_failed=_try_again,
+        
         max_lifetime=3600.0,
         max_idle=600.0,
         configure=configure,
@@ -138,6 +140,15 @@ def make_pool(url: str, config: DatabaseConfig) -> Pool:
         open=False,
         name=config.application_name,
     )
+
+
+async def _try_again(pool: Pool) -> None:
+    """Begin anew to connect where the pool gave up.
+
+    By itself it would when the next caller comes; but callers who gave up waiting still count as waiting until there is
+    a connection, and at `max_waiting` of them no other one is let in: the pool would be shut for good.
+    """
+    await pool.check()
 
 
 async def _configure(conn: Connection, config: DatabaseConfig) -> None:
@@ -319,6 +330,11 @@ def translated_errors() -> Iterator[None]:
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as problem:
         raise FailedPrecondition(
             f"the database lacks what this release needs ({_first_line(problem)}); run `pointsman migrate`"
+        ) from problem
+    except psycopg.errors.DiskFull as problem:
+        raise DatabaseUnavailable(
+            f"the database's disk is full ({_first_line(problem)}); what writes nothing goes on",
+            retry_after_seconds=5.0,
         ) from problem
     except (psycopg.OperationalError, psycopg.InterfaceError) as problem:
         raise DatabaseUnavailable(f"the database is away: {_first_line(problem)}", retry_after_seconds=1.0) from problem

@@ -106,7 +106,7 @@ class Served:
 
     async def footprint(self) -> Footprint:
         """What it holds at this moment."""
-        census = self.data / "census"
+        census = self.log.with_name("census")
         told = census.read_text().splitlines() if census.exists() else []
         self.process.send_signal(signal.SIGUSR1)
         async with asyncio.timeout(10):
@@ -213,17 +213,21 @@ def retry_seconds(error: grpc.aio.AioRpcError) -> float | None:
 
 
 async def start(
-    folder: Path, model: ModelServer | None, settings: Mapping[str, str], *arguments: str
+    folder: Path, model: ModelServer | None, settings: Mapping[str, str], *arguments: str, disk_bytes: int = 0
 ) -> tuple[asyncio.subprocess.Process, Path, Path]:
-    """Start a gateway on `folder` and wait until it announces itself; (process, data directory, log)."""
+    """Start a gateway on `folder` and wait until it announces itself; (process, data directory, log).
+
+    With `disk_bytes` its data directory is a disk of its own, of that size; the path then leads there through /proc.
+    """
     data = folder / "data"
+    data.mkdir(exist_ok=True)
     log = folder / "log"
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
         **_SETTINGS,
         **settings,
         "POINTSMAN_DATA_DIR": str(data),
-        "POINTSMAN_CHAOS_CENSUS": str(data / "census"),
+        "POINTSMAN_CHAOS_CENSUS": str(folder / "census"),
         "PYTHONPATH": f"{ROOT}:{ROOT / 'protos'}",
         "OMP_NUM_THREADS": "1",
     }
@@ -231,6 +235,7 @@ async def start(
         environment["POINTSMAN_LLM__BASE_URL"] = model.base_url
     with log.open("ab") as written:
         process = await asyncio.create_subprocess_exec(
+            *(with_disk(data, disk_bytes) if disk_bytes else ()),
             sys.executable,
             "-m",
             "tests.chaos.watched",
@@ -241,12 +246,27 @@ async def start(
             stdout=written,
             stderr=written,
         )
+    if disk_bytes:
+        data = Path(f"/proc/{process.pid}/root{data}")
     async with asyncio.timeout(START_SECONDS):
         while not _announced(data, process.pid):
             if process.returncode is not None:
                 raise AssertionError(log.read_text()[-4000:])
             await asyncio.sleep(0.05)
     return process, data, log
+
+
+def with_disk(folder: Path, size: int) -> list[str]:
+    """A command's beginning that gives it a file system of `size` bytes on `folder`, in memory and for it alone.
+
+    It vanishes with the processes that see it. Root needs the right to mount; others a user namespace, in which they
+    mount as its root and then are themselves again.
+    """
+    mount = f'mount -t tmpfs -o size={size},mode=755 tmpfs "$0" && exec '
+    if os.geteuid() == 0:
+        return ["unshare", "--mount", "sh", "-c", mount + '"$@"', str(folder)]
+    again = f"unshare --user --map-user={os.getuid()} --map-group={os.getgid()} -- "
+    return ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount + again + '"$@"', str(folder)]
 
 
 def _announced(data: Path, pid: int) -> bool:
@@ -276,10 +296,11 @@ async def gateway(
     model: ModelServer | None = None,
     filled: bool = True,
     settings: Mapping[str, str] | None = None,
+    disk_bytes: int = 0,
 ) -> AsyncIterator[Served]:
-    """A gateway with three documents; `settings` are environment variables without POINTSMAN_."""
+    """A gateway with three documents; `settings` are environment variables without POINTSMAN_, the rest as `start`."""
     named = {f"POINTSMAN_{name}": value for name, value in (settings or {}).items()}
-    process, data, log = await start(folder, model, named, *arguments)
+    process, data, log = await start(folder, model, named, *arguments, disk_bytes=disk_bytes)
     try:
         note = json.loads((data / "server.json").read_text())
         async with Pointsman(f"{note['host']}:{note['port']}") as client:
