@@ -185,6 +185,10 @@ class Gate:
         async with self._limits.call(identity.tenant):
             yield identity
 
+    async def stands_for(self, tenant: str, questions: int) -> None:
+        """Count a call that was admitted as the number of questions it brings. Raises Overloaded."""
+        await self._limits.more(tenant, questions - 1)
+
     async def _identify(
         self, authorization: Iterable[str], x_api_key: Iterable[str], certificate: Iterable[str]
     ) -> Identity:

@@ -85,6 +85,12 @@ class TenantLimits:
             else:
                 del self._at_once[tenant]
 
+    async def more(self, tenant: str, calls: int) -> None:
+        """Count further calls that one call stands for, each for itself; Overloaded beyond the calls a minute."""
+        allowed = self.of(tenant).requests_per_minute
+        for _ in range(calls if allowed is not None else 0):
+            await self._count_call(tenant, allowed or 0)
+
     async def _count_call(self, tenant: str, allowed: int) -> None:
         item = RateLimitItemPerMinute(allowed)
         if not await self.counts.take(item, "calls", tenant):

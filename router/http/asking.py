@@ -113,11 +113,14 @@ async def collected(parts: HttpParts, call: Call, question: Question) -> tuple[l
 
 async def followed(parts: HttpParts, call: Call, question: Question, see: Callable[[Event], None]) -> Answer:
     """The whole answer of a run, each of whose events is shown to `see` as it comes."""
+    async with while_present(call.request.receive, call.reply):
+        return await run_to_end(parts, question, see)
+
+
+async def run_to_end(parts: HttpParts, question: Question, see: Callable[[Event], None]) -> Answer:
+    """The whole answer of a run, whoever waits for it: `followed` without a look at the client."""
     answer: Answer | None = None
-    async with (
-        while_present(call.request.receive, call.reply),
-        aclosing(parts.gateway.stream(question)) as events,
-    ):
+    async with aclosing(parts.gateway.stream(question)) as events:
         async for event in events:
             see(event)
             if isinstance(event.body, Completed):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import compile_path
 
-from router.http.contract.template import path_of
+from router.http.contract.template import EVERY, path_of
 from router.replay.structure import KIND_KEYS, Rules, to_part
 
 if TYPE_CHECKING:
@@ -62,7 +62,10 @@ class Reader:
 
 
 def _at(steps: Steps, value: Any) -> object:  # noqa: ANN401 - JSON
-    for step in steps:
+    for place, step in enumerate(steps):
+        if step == EVERY:
+            found = [_at(steps[place + 1 :], each) for each in value] if isinstance(value, list) else []
+            return "\n".join(each for each in found if isinstance(each, str)) or None
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):

@@ -16,6 +16,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from router.http.contract.load import load_contracts
 from router.replay.recorded import to_exchange
 from router.replay.report import spread
 from router.replay.run import send
@@ -49,9 +50,10 @@ def run(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 def test_every_shipped_contract_has_recordings() -> None:
-    contracts = sorted(path.stem for path in (ROOT / "deploy" / "contracts").glob("*.toml"))
-    assert contracts
-    assert set(contracts) <= set(NAMES)
+    contracts = load_contracts([str(ROOT / "deploy" / "contracts")])
+    served = {contract.name for contract in contracts if contract.routes}
+    assert len(served) >= 4
+    assert served <= set(NAMES)
 
 
 def test_what_was_recorded_replays_structurally_equal(run: Replays) -> None:
@@ -64,7 +66,11 @@ def test_what_was_recorded_replays_structurally_equal(run: Replays) -> None:
     for name in NAMES:
         lines = [line for line in report["replayed"] if line["id"].startswith(name)]
         answered = [
-            line for line in lines if line["recorded_status"] == 200 and not line["endpoint"].endswith("/search")
+            line
+            for line in lines
+            if line["recorded_status"] == 200
+            and not line["endpoint"].endswith("/search")
+            and line["id"] != "langserve-14"  # a batch of nothing
         ]
         assert len(answered) >= 5
         assert all(line["cosine"] > 0.4 for line in answered)
@@ -109,7 +115,7 @@ def test_a_server_that_is_not_there_and_a_contract_that_is_none(run: Replays) ->
     run("replay", str(RECORDED / "plain.jsonl"), "--server", "http://127.0.0.1:9", code=1)
     assert "127.0.0.1:9" in run.stderr
     run("replay", str(RECORDED / "plain.jsonl"), "--contract", "nothing", code=2)
-    assert "shipped are dify, langserve, plain, r2r" in run.stderr
+    assert "shipped are dify, langserve, plain, pointsman, r2r" in run.stderr
 
 
 def test_it_asks_the_server_that_runs_on_the_data_directory(run: Replays) -> None:

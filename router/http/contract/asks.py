@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pointsman.v1 import gateway_pb2
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from router.http.asking import Call
-    from router.http.contract.compiled import Asks, ContractRoute, History, Stream
+    from router.http.contract.compiled import Asks, Batch, ContractRoute, History, Stream
 
+MOST_INPUTS: Final = 100
 _TURNS_OF_A_PAIR = 2
 _ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -42,6 +44,23 @@ def wants_stream(stream: Stream, sources: Sources) -> bool:
             return str(given).lower() == str(wanted).lower()
         return given is wanted
     return str(given) == str(wanted)
+
+
+def inputs_of(batch: Batch, sources: Sources) -> list[Sources]:
+    """The inputs of a batch, each as a request of its own. Raises InvalidInput."""
+    given = look_up(batch.path, sources)
+    if not isinstance(given, list):
+        raise InvalidInput(batch.path.text, "is missing or no list")
+    if len(given) > MOST_INPUTS:
+        raise InvalidInput(batch.path.text, f"holds {len(given)} inputs; at most {MOST_INPUTS} are allowed")
+    split = {key: sources.body[key] for key in batch.split if isinstance(sources.body.get(key), list)}
+    for key, values in split.items():
+        if len(values) != len(given):
+            raise InvalidInput(key, f"holds {len(values)}, for {len(given)} inputs")
+    return [
+        replace(sources, body={**sources.body, **{key: split[key][index] for key in split}, batch.name: each})
+        for index, each in enumerate(given)
+    ]
 
 
 def read_request(route: ContractRoute, sources: Sources) -> gateway_pb2.AnswerRequest:

@@ -74,6 +74,18 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Where a request's inputs are; `name` is the key by which paths find one of them.
+
+    `split` are keys whose list, where it is one, has an item an input.
+    """
+
+    path: Path
+    name: str
+    split: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Upstream:
     """How the gateway calls the endpoint itself."""
 
@@ -94,6 +106,7 @@ class ContractRoute:
     stream: Stream | None
     wants_passages: bool
     upstream: Upstream | None
+    batch: Batch | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from router.http.contract import schema
 from router.http.contract.compiled import (
     Asks,
+    Batch,
     Body,
     Contract,
     ContractRoute,
@@ -23,7 +24,7 @@ from router.http.contract.compiled import (
     Upstream,
 )
 from router.http.contract.paths import Path, parse_path
-from router.http.contract.template import Template, compile_json, compile_text, names_used
+from router.http.contract.template import Alone, Items, Template, compile_json, compile_text, names_used
 from router.settings import BadSettings
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ CITATION: Final = frozenset(
     f"citation.{name}"
     for name in ("number", "passage_id", "document_id", "title", "uri", "quote", "start", "end", "score")
 )
-_ITEMS: Final = {"passages": PASSAGE, "citations": CITATION}
+_MOMENT: Final = frozenset({"request_id", "created", "created_ms", "created_iso"})
+_ITEMS: Final[Items] = {"passages": PASSAGE, "citations": CITATION}
 UPSTREAM: Final = frozenset({"question", "session_id", "request_id", "collection", "top_k"})
 TURN: Final = frozenset({"turn.role", "turn.text"})
 _FRAME_NAMES: Final[dict[schema.EventKind, frozenset[str]]] = {
@@ -190,7 +192,12 @@ class _Compiler:
             if not path.root and table.method == "GET":
                 self.problems.append(f"{self.file}: {key}.request: {path.text}: a GET has no body; use @query")
         known = COMMON if table.action == "search" else FINAL
-        unary = None if table.response is None else self._body(table.response, known, f"{key}.response")
+        lists: Items = {"passages": PASSAGE} if table.action == "search" else _ITEMS
+        batch = None
+        if table.batch is not None:
+            batch = Batch(self._path(table.batch.path, f"{key}.batch.path"), table.batch.name, table.batch.split)
+            known, lists = _MOMENT, {"answers": Alone(FINAL, _ITEMS)}
+        unary = None if table.response is None else self._body(table.response, known, lists, f"{key}.response")
         stream = None if table.stream is None else self._stream(table.stream, f"{key}.stream")
         used: set[str] = set() if unary is None else names_used(unary.template)
         for frames in () if stream is None else stream.frames.values():
@@ -200,11 +207,11 @@ class _Compiler:
         wants_passages = searching or "passages" in used
         upstream = None if table.upstream is None else self._upstream(table.upstream, f"{key}.upstream")
         return ContractRoute(
-            table.method, table.path, searching, asks, table.fixed, unary, stream, wants_passages, upstream
+            table.method, table.path, searching, asks, table.fixed, unary, stream, wants_passages, upstream, batch
         )
 
     def _upstream(self, table: schema.UpstreamTable, key: str) -> Upstream:
-        lists = {"history": TURN}
+        lists: Items = {"history": TURN}
         template = self._attempt(f"{key}.body", lambda: compile_json(table.body, UPSTREAM, lists))
         return Upstream(template, self._headers(table.headers, UPSTREAM, key))
 
@@ -253,8 +260,7 @@ class _Compiler:
         parts = {name: self._paths(getattr(table, name), f"{key}.{name}") for name in names}
         return Asks(self._paths(table.question, f"{key}.question"), history, parts)
 
-    def _body(self, table: schema.ResponseTable, known: frozenset[str], key: str) -> Body:
-        lists = {name: items for name, items in _ITEMS.items() if name != "citations" or "answer" in known}
+    def _body(self, table: schema.ResponseTable, known: frozenset[str], lists: Items, key: str) -> Body:
         if table.body:
             template = self._attempt(f"{key}.body", lambda: compile_json(table.body, known, lists))
         else:
@@ -281,7 +287,7 @@ class _Compiler:
 
     def _frame(self, table: schema.FrameTable, framing: str, key: str) -> Frame:
         known = _FRAME_NAMES[table.on]
-        lists = dict(_ITEMS) if table.on == "end" else {"passages": PASSAGE} if table.on == "start" else {}
+        lists: Items = _ITEMS if table.on == "end" else {"passages": PASSAGE} if table.on == "start" else {}
         if table.event and framing != "sse":
             self.problems.append(f"{self.file}: {key}.event: only framing sse has event names")
         if framing == "ndjson" and table.data is None:

@@ -50,6 +50,14 @@ class RequestTable(Table):
     threshold: Paths = ()
 
 
+class BatchTable(Table):
+    """[route.batch] a request with a list of inputs, each a question of its own."""
+
+    path: str
+    name: str = Field(pattern=r"^[^.\[\]@]+$")
+    split: Paths = ()
+
+
 class FixedTable(Table):
     """[route.fixed]"""
 
@@ -126,6 +134,7 @@ class RouteTable(Table):
     path: str = Field(pattern=r"^/")
     action: Literal["answer", "search"] = "answer"
     request: RequestTable
+    batch: BatchTable | None = None
     fixed: FixedTable = FixedTable.model_construct()
     response: ResponseTable | None = None
     stream: StreamTable | None = None
@@ -141,6 +150,10 @@ class RouteTable(Table):
             raise ValueError("has stream.when but no response for the other requests")
         if self.action == "search" and (self.stream is not None or self.upstream is not None):
             raise ValueError("a search is not streamed, and no upstream for answers")
+        if self.batch is not None and (
+            self.action == "search" or self.method == "GET" or self.stream is not None or self.upstream is not None
+        ):
+            raise ValueError("a batch is answered whole, with a body; it has no stream, no upstream and no search")
         if self.upstream is not None and (self.method == "GET" or "{" in self.path):
             raise ValueError("an upstream is called with a body, at a path without parameters")
         return self

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from router.asked import asked_text
-from router.http.asking import Search, followed, found, looked_up, streamed, to_checked, to_search
-from router.http.contract.asks import in_legacy_words, read_request, sources_of, wants_stream
+from router.http.asking import Search, followed, found, looked_up, run_to_end, streamed, to_checked, to_search
+from router.http.contract.asks import in_legacy_words, inputs_of, read_request, sources_of, wants_stream
 from router.http.contract.frames import (
     ContractFrames,
     citation_items,
@@ -23,7 +23,8 @@ from router.http.contract.frames import (
     passage_items,
 )
 from router.http.contract.template import Values, render, render_text
-from router.http.wire import JSON, to_json_bytes
+from router.http.wire import JSON, to_json_bytes, while_present
+from router.tasks import task_group
 from router.unicode import encodable
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.screening import presentable
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
     from pointsman.v1 import gateway_pb2
 
     from router.http.asking import Call, HttpParts
-    from router.http.contract.compiled import Contract, ContractRoute, Stream
+    from router.http.contract.compiled import Batch, Contract, ContractRoute, Stream
     from router.http.contract.paths import Sources
     from router.http.errors import Problem
+    from standard.domain.answer import Answer
     from standard.domain.passage import RetrievedPassage
     from standard.domain.question import Question
 
+_INPUTS_AT_ONCE: Final = 4
+"""Questions of one batch that are worked on at once."""
 _SOURCES_SECONDS: Final = 5.0
 """Longest time that looking up an answer's sources may take."""
 _log = structlog.get_logger("pointsman.http")
@@ -50,6 +54,9 @@ def handler(route: ContractRoute) -> Callable[[HttpParts, Call], Awaitable[None]
 
     async def handle(parts: HttpParts, call: Call) -> None:
         sources = sources_of(call)
+        if route.batch is not None:
+            await _batch(parts, call, route, route.batch, sources)
+            return
         request = read_request(route, sources)
         if route.search:
             await _search(parts, call, route, request, sources)
@@ -83,13 +90,46 @@ async def _search(
     await _send(call, route, Values(named, {"passages": passage_items(passages)}, sources), run_id)
 
 
+async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batch, sources: Sources) -> None:
+    """Each input as a question of its own, some at once; where one fails the whole fails, and the others end."""
+    inputs = [*inputs_of(batch, sources)]
+    questions = []
+    named = call.request.headers.get("idempotency-key", "")
+    for number, each in enumerate(inputs, start=1):
+        try:
+            request = read_request(route, each)
+            request.request_id = request.request_id or (f"{named[:120]}-{number}" if named else uuid.uuid4().hex)
+            questions.append(to_checked(parts, call, request))
+        except InvalidInput as error:
+            legacy = in_legacy_words(error, route.asks)
+            raise InvalidInput(f"{batch.path.text}[{number - 1}]: {legacy.field}", legacy.problem) from None
+    if parts.gate is not None and questions:
+        await parts.gate.stands_for(questions[0].scope.tenant, len(questions))
+    places = asyncio.Semaphore(_INPUTS_AT_ONCE)
+
+    async def one(question: Question, each: Sources) -> Values:
+        async with places, _looking(parts, route, question) as listed:
+            answer = await run_to_end(parts, question, lambda _: listed.begin())
+            items = passage_items(await listed.passages())
+        return _answer_values(question, answer, items, each)
+
+    async with while_present(call.request.receive, call.reply), task_group() as group:
+        tasks = [group.create_task(one(*pair)) for pair in zip(questions, inputs, strict=True)]
+    run_id = questions[0].request_id if questions else uuid.uuid4().hex
+    values = Values(common(run_id, "", ""), {"answers": [task.result() for task in tasks]}, sources)
+    await _send(call, route, values, run_id)
+
+
+def _answer_values(question: Question, answer: Answer, items: list[dict[str, object]], sources: Sources) -> Values:
+    named = common(question.request_id, question.text.raw, question.session_id) | final(answer)
+    return Values(named, {"passages": items, "citations": citation_items(answer.citations, items)}, sources)
+
+
 async def _whole(parts: HttpParts, call: Call, route: ContractRoute, question: Question, sources: Sources) -> None:
     async with _looking(parts, route, question) as listed:
         answer = await followed(parts, call, question, lambda _: listed.begin())
         items = passage_items(await listed.passages())
-    named = common(question.request_id, question.text.raw, question.session_id) | final(answer)
-    lists = {"passages": items, "citations": citation_items(answer.citations, items)}
-    await _send(call, route, Values(named, lists, sources), question.request_id)
+    await _send(call, route, _answer_values(question, answer, items, sources), question.request_id)
 
 
 async def _send(call: Call, route: ContractRoute, values: Values, run_id: str) -> None:

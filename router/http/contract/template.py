@@ -3,9 +3,11 @@
     {"answer": "{answer}", "took": "{timings.total_seconds}", "id": "msg-{request_id}", "user": "{request:user}",
      "sources": {"$each": "passages", "$item": {"id": "{passage.id!uuid}", "score": "{passage.score}"}}}
 
+    {"$with": "{request:input}", "answer": "{answer}"}
+
 A string that is one placeholder becomes the value itself (number, list, null); among other text it becomes text.
 `{a|b}` takes the first that is there and not empty; `{request:PATH}` echoes the request; `!text` and `!uuid` turn a
-value into text, or into a UUID made from it. `{{` and `}}` are braces.
+value into text, or into a UUID made from it; `{{` and `}}` are braces. `$with` begins an object with another's keys.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from router.http.contract.paths import MISSING, Path, Sources, look_up, parse_pa
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+EVERY: Final = -1
+"""A step of `path_of` to each item of a list."""
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAMESPACE: Final = uuid.UUID("5f2c1c8e-6c1e-4b8b-9b53-0d9b6f0a7c11")
 
@@ -50,25 +54,49 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A list made of an item a time; `items` is its name: passages, citations or history."""
+    """A list made of an item a time; `items` is its name: passages, citations, history or answers."""
 
     items: str
     item: Template
 
 
-Template: TypeAlias = "Hole | Text | Each | dict[str, Template] | list[Template] | str | int | float | bool | None"
+@dataclass(frozen=True, slots=True)
+class With:
+    """An object that begins with the keys of `base`, where that is one; its own keys win."""
+
+    base: Template
+    keys: dict[str, Template]
+
+
+Template: TypeAlias = (
+    "Hole | Text | Each | With | dict[str, Template] | list[Template] | str | int | float | bool | None"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What placeholders stand for: values by name, lists for `$each` (of mappings), and the request to echo."""
+    """What placeholders stand for: values by name, lists for `$each`, and the request to echo.
+
+    An item of a list is a mapping of further values, or Values that stand alone: what a whole answer has.
+    """
 
     named: Mapping[str, object]
-    lists: Mapping[str, Sequence[Mapping[str, object]]]
+    lists: Mapping[str, Sequence[Mapping[str, object] | Values]]
     request: Sources
 
 
-def compile_json(text: str, known: frozenset[str], items: Mapping[str, frozenset[str]]) -> Template:
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The names within a list whose items are Values: only these, and the lists within."""
+
+    known: frozenset[str]
+    items: Items
+
+
+Items: TypeAlias = "Mapping[str, frozenset[str] | Alone]"
+
+
+def compile_json(text: str, known: frozenset[str], items: Items) -> Template:
     """Compile a template written as JSON. `known` are the names outside `$each`, `items` those within, by list.
 
     Raises ValueError for what is no JSON, an unknown name or a `$each` of nothing; the message says which.
@@ -85,20 +113,26 @@ def compile_text(text: str, known: frozenset[str]) -> Template:
     return _text(text, known)
 
 
-def _compiled(value: Any, known: frozenset[str], items: Mapping[str, frozenset[str]]) -> Template:  # noqa: ANN401 - JSON
+def _compiled(value: Any, known: frozenset[str], items: Items) -> Template:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         return _text(value, known)
     if isinstance(value, list):
         return [_compiled(item, known, items) for item in value]
     if not isinstance(value, dict):
         return value  # type: ignore[no-any-return]
+    if "$with" in value:
+        keys = {key: _compiled(item, known, items) for key, item in value.items() if key != "$with"}
+        return With(_compiled(value["$with"], known, items), keys)
     if "$each" not in value:
         return {key: _compiled(item, known, items) for key, item in value.items()}
     name = value["$each"]
     if name not in items or set(value) != {"$each", "$item"}:
         known_lists = ", ".join(sorted(items)) or "nothing"
         raise ValueError(f'"$each" takes one of {known_lists} here, with "$item" beside it and nothing else')
-    return Each(name, _compiled(value["$item"], known | items[name], items))
+    of_item = items[name]
+    if isinstance(of_item, Alone):
+        return Each(name, _compiled(value["$item"], of_item.known, of_item.items))
+    return Each(name, _compiled(value["$item"], known | of_item, items))
 
 
 def _text(text: str, known: frozenset[str]) -> Template:
@@ -155,7 +189,14 @@ def _rendered(template: Template, values: Values, item: Mapping[str, object]) ->
                 piece if isinstance(piece, str) else _as_text(_filled(piece, values, item)) for piece in pieces
             )
         case Each(items=name, item=inner):
-            return [_rendered(inner, values, each) for each in values.lists[name]]
+            return [
+                _rendered(inner, each, {}) if isinstance(each, Values) else _rendered(inner, values, each)
+                for each in values.lists[name]
+            ]
+        case With(base=base, keys=keys):
+            first = _rendered(base, values, item)
+            rest = {key: _rendered(inner, values, item) for key, inner in keys.items()}
+            return {**first, **rest} if isinstance(first, dict) else rest
         case dict():
             return {key: _rendered(inner, values, item) for key, inner in template.items()}
         case list():
@@ -207,6 +248,8 @@ def names_used(template: Template) -> set[str]:
             return set().union(*(names_used(piece) for piece in pieces if isinstance(piece, Hole)))
         case Each(items=items, item=inner):
             return {items} | names_used(inner)
+        case With(base=base, keys=keys):
+            return names_used(base).union(*map(names_used, keys.values()))
         case dict():
             return set().union(*(names_used(inner) for inner in template.values()))
         case list():
@@ -215,12 +258,16 @@ def names_used(template: Template) -> set[str]:
 
 
 def path_of(template: Template, name: str) -> tuple[str | int, ...] | None:
-    """Where in the rendered JSON a value stands by itself; None where it does not."""
+    """Where in the rendered JSON a value stands by itself; None where it does not. EVERY is each item of a batch."""
     match template:
+        case Each(items="answers", item=inner):
+            within = path_of(inner, name)
+            return None if within is None else (EVERY, *within)
         case Hole(names=names) if any(each.name == name for each in names):
             return ()
-        case dict():
-            steps: list[tuple[str | int, Template]] = list(template.items())
+        case dict() | With():
+            keys = template.keys if isinstance(template, With) else template
+            steps: list[tuple[str | int, Template]] = list(keys.items())
         case list():
             steps = list(enumerate(template))
         case _:

@@ -194,6 +194,86 @@ async def test_ids_of_legacy_clients_may_be_any_text(own: Served) -> None:
     assert response.status_code == 200
 
 
+BATCH = """
+name = "many"
+[[route]]
+path = "/many"
+[route.batch]
+path = "asks"
+name = "ask"
+split = ["opts"]
+[route.request]
+question = ["ask.q", "ask"]
+session = "opts.session"
+[route.response]
+body = '''
+{"n": {"$each": "answers", "$item": {"$with": "{request:ask}", "a": "{answer}", "s": "{session_id}",
+  "hits": {"$each": "passages", "$item": "{passage.id}"}, "run": "{request_id}"}}, "id": "{request_id}"}
+'''
+[[error]]
+body = '{"why": "{error.message}", "where": "{error.field}"}'
+"""
+WHO = "Who is the dockmaster of Alder Wharf?"
+
+
+async def test_a_batch_answers_each_of_its_inputs_in_their_order(module_database_url: str, tmp_path: Path) -> None:
+    contracts = (written(tmp_path, BATCH),)
+    async with serving(settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts})) as served:
+        asks = [{"q": WHERE, "note": 7}, WHO, {"q": WHERE, "a": "not this"}]
+        body = {"asks": asks, "opts": [{"session": "s1"}, {}, {"session": "s3"}]}
+        reply = await served.post("/many", body, idempotency_key="twice")
+        first, second, third = (items := reply.json()["n"])
+        assert (first["q"], first["note"], first["s"]) == (WHERE, 7, "s1")
+        assert "shed at Alder Wharf" in first["a"]
+        assert first["hits"][0] == "pump#0"
+        assert "Edda Quill" in second["a"]
+        assert set(second) == {"a", "s", "hits", "run"}
+        assert third["a"] == first["a"]
+        assert third["s"] == "s3"
+        assert len({item["run"] for item in items}) == 3
+        assert reply.json()["id"] == reply.headers["x-pointsman-run"] == first["run"]
+        again = await served.post("/many", body, idempotency_key="twice")
+        assert [item["run"] for item in again.json()["n"]] == [item["run"] for item in items]
+        assert (await served.post("/many", {"asks": []})).json()["n"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ({}, "asks"),
+        ({"asks": "one"}, "asks"),
+        ({"asks": [{"q": "x"}] * 101}, "asks"),
+        ({"asks": ["x", "y"], "opts": [{}]}, "opts"),
+        ({"asks": ["x", 7]}, "asks[1]: ask"),
+        ({"asks": [None]}, "asks[0]: ask.q"),
+        ({"asks": ["x", "  "]}, "asks[1]: ask.q"),
+    ],
+)
+async def test_a_batch_with_one_wrong_input_is_refused_whole_and_asks_nothing(
+    module_database_url: str, tmp_path: Path, body: dict[str, Any], where: str
+) -> None:
+    contracts = (written(tmp_path, BATCH),)
+    async with serving(settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts})) as served:
+        reply = await served.post("/many", body)
+        assert reply.status_code == 400
+        assert reply.json()["where"] == where
+
+
+async def test_each_input_of_a_batch_counts_as_a_request_and_failing_ones_end_the_others(
+    module_database_url: str, tmp_path: Path
+) -> None:
+    contracts = (written(tmp_path, BATCH),)
+    limits = {"requests_per_minute": 5}
+    async with serving(
+        settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts}, limits=limits)
+    ) as served:
+        assert (await served.post("/many", {"asks": [WHERE] * 3})).status_code == 200
+        refused = await served.post("/many", {"asks": [WHERE] * 3})
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) > 0
+        assert "calls a minute" in refused.json()["why"]
+
+
 async def test_sources_and_their_text_are_given_where_a_contract_lists_them(
     module_database_url: str, tmp_path: Path
 ) -> None:
@@ -248,6 +328,14 @@ WRONG: list[tuple[str, str, str]] = [
     ('path = "/own"', 'path = "/v1/vector_stores/{x}/search"', "is served by the gateway itself"),
     ('path = "/own"', 'path = "/own"\nmethod = "GET"', "a GET has no body"),
     ('[route.response]\nbody = \'{"a": "{answer}"}\'', "", "give response, stream or both"),
+    ("[route.response]", '[route.batch]\npath = "in"\nname = "i.n"\n[route.response]', "route[0].batch.name"),
+    ("[route.response]", '[route.batch]\npath = "i["\nname = "i"\n[route.response]', "route[0].batch.path"),
+    ("[route.response]", '[route.batch]\npath = "in"\nname = "i"\n[route.response]', "{answer} is not known here"),
+    (
+        "[route.response]",
+        '[route.upstream]\nbody = "{}"\n[route.batch]\npath = "in"\nname = "i"\n[route.response]',
+        "a batch is answered whole",
+    ),
     (
         "[route.response]",
         '[route.stream]\n[[route.stream.frame]]\non = "token"\ntext = "{token}"\n[route.response]',
@@ -277,7 +365,7 @@ async def test_every_problem_of_a_file_and_of_all_files_is_told_at_once(tmp_path
     with pytest.raises(BadSettings) as caught:
         load_contracts([written(tmp_path, twice), written(tmp_path, "x = 1", "other.toml"), "nowhere"])
     assert len(caught.value.problems) >= 4
-    assert "shipped are dify, langserve, plain, r2r" in str(caught.value)
+    assert "shipped are dify, langserve, plain, pointsman, r2r" in str(caught.value)
 
 
 async def test_two_contracts_cannot_serve_one_path(tmp_path: Path) -> None:
@@ -318,7 +406,8 @@ async def test_every_key_of_a_contract_is_described() -> None:
 
     every = keys(ContractFile)
     assert {"question", "framing", "drop_last", "equals", "enums"} <= every
-    assert {key for key in every if f"`{key}`" not in described and f"[route.{key}]" not in described} <= {
+    ways = ("`{}`", "[route.{}]", "[[{}]]")
+    assert {key for key in every if not any(way.format(key) in described for way in ways)} <= {
         "route",
         "request",
         "error",
