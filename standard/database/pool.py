@@ -132,7 +132,6 @@ def make_pool(url: str, config: DatabaseConfig) -> Pool:
         timeout=config.acquire_timeout,
         reconnect_timeout=5.0,
         reconnect_failed=_try_again,
-        
         max_lifetime=3600.0,
         max_idle=600.0,
         configure=configure,
