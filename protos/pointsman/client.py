@@ -53,6 +53,8 @@ _REPEATABLE: Final = (
     ("CorpusService", "ListDocuments"),
     ("CorpusService", "GetDocument"),
     ("CorpusService", "SearchPassages"),
+    ("CorpusService", "GetReembedding"),
+    ("CorpusService", "CompareReembedding"),
     ("AdminService", "GetRoutingPolicy"),
     ("AdminService", "GetTrace"),
 )

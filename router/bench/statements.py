@@ -36,7 +36,7 @@ async def bare_search(
     retriever: CorpusRetriever, scope: Scope, text: str, vector: NDArray[np.float32]
 ) -> tuple[Sequence[Statement], Sequence[Statement], Sequence[Statement]]:
     """Return the statements of a search of an unfiltered scope: of each leg, and the one that reads the passages."""
-    view, visible = await retriever.opened(scope, len(vector))
+    view, visible = await retriever.opened(scope)
     if view.generation_id is None:
         raise ValueError(f"the collection {scope.collection} is empty")
     settings = retriever.settings

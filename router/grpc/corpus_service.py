@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from google.protobuf import json_format, timestamp_pb2
-from pointsman.v1 import corpus_pb2, corpus_pb2_grpc
+from pointsman.v1 import corpus_pb2
 
 from router.grpc.errors import abort
+from router.grpc.reembed_calls import ReembeddingCalls
 from router.grpc.validate import collection_name, question_text, to_filter, to_top_k
 from router.tables import tables_on_page
 from router.unicode import encodable as text
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from router.grpc.calls import Context
     from router.identity import Identity
+    from router.reembed import Reembeddings
     from router.settings import LimitSettings
     from standard.corpus.collections import Collection, EmbedderIdentity
     from standard.corpus.ingest import IngestReport
@@ -51,7 +53,7 @@ class Ingest(Protocol):
         ...
 
 
-class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
+class CorpusService(ReembeddingCalls):
     """The edge of the corpus."""
 
     def __init__(
@@ -64,8 +66,10 @@ class CorpusService(corpus_pb2_grpc.CorpusServiceServicer):
         limits: LimitSettings,
         identify: Callable[[Context], Identity],
         tables: Tables,
+        reembeddings: Reembeddings,
         place: Callable[[], AbstractAsyncContextManager[None]],
     ) -> None:
+        super().__init__(reembeddings, limits, identify, tables)
         self._pool = pool
         self._retriever = retriever
         self._embed = embed

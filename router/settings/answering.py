@@ -46,6 +46,11 @@ class RetrievalSettings(Section):
 
     depth: int = Field(100, ge=10, le=1000, description="Candidates of each leg before fusion.")
     ef_search: int = Field(160, ge=10, le=1000, description="HNSW search breadth.")
+    evidence: bool = Field(
+        False,
+        description="In collections that another model embedded: embed what is found with the gateway's own too, so "
+        "that it counts for the route; takes time where a passage is new (docs/corpus.md).",
+    )
     reranker: str = Field(
         "",
         description="A cross-encoder (sentence-transformers id, or a folder) that orders the first search's best; "

@@ -8,6 +8,11 @@ from router.settings.load import Settings
 from router.settings.sections import Section
 from router.settings.storage import TableSettings
 
+_EXAMPLE_EMBEDDER = (
+    "# [embedders.NAME]  # another embedder, keys as in [embedding]; see docs/corpus.md",
+    '# model = "openai:NAME"',
+)
+
 
 def masked(settings: Settings) -> dict[str, Any]:
     """The settings as plain JSON values, secrets masked."""
@@ -19,6 +24,9 @@ def example_toml() -> str:
     lines = ["# pointsman.toml: every key with its default. Environment POINTSMAN_<SECTION>__<KEY> wins over it.", ""]
     for name, field in Settings.model_fields.items():
         if name == "config":
+            continue
+        if name == "embedders":
+            lines += ["", *_EXAMPLE_EMBEDDER]
             continue
         if name == "tables":
             lines += ["", *_example_table()]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from standard.corpus.chunking import Chunking
 from standard.corpus.lock import collection_lock
@@ -17,6 +18,7 @@ from standard.database.pool import connection, the_row, transaction
 from standard.domain.errors import AlreadyExists, DatabaseUnavailable, FailedPrecondition, InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
 
     from standard.database.pool import Connection, Pool
@@ -39,10 +41,37 @@ class EmbedderIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbedderSpec:
+    """How an embedder is opened, as [embedding] names one; never with a key.
+
+    `named`: `model` is the NAME of a section [embedders.NAME] of the settings, which say the rest.
+    """
+
+    model: str
+    base_url: str = ""
+    dimensions: int | None = None
+    max_tokens: int | None = None
+    named: bool = False
+
+    def describe(self) -> dict[str, Any]:
+        """What a generation keeps: JSON values, those that are unset left out."""
+        return {key: value for key, value in asdict(self).items() if value}
+
+
+def read_spec(kept: Mapping[str, Any] | None) -> EmbedderSpec | None:
+    """Read what `EmbedderSpec.describe` wrote; None where nothing was kept."""
+    if kept is None:
+        return None
+    known = {each.name for each in fields(EmbedderSpec)}
+    return EmbedderSpec(**{key: value for key, value in kept.items() if key in known})
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """A collection as it was when read. `chunker` says how its documents are cut (Chunking.describe).
 
     `scan_policy` is what is done about findings of the injection scan in it, "" for the installation's.
+    `embedder_spec` opens its embedder again, None where that is the process's own.
     """
 
     collection_id: int
@@ -56,6 +85,7 @@ class Collection:
     passage_count: int
     created_at: datetime
     scan_policy: str = ""
+    embedder_spec: EmbedderSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +99,43 @@ class CollectionPage:
 _SELECT = """
 select c.collection_id, c.tenant, c.name, c.text_config, g.generation_id, g.embedder_id, g.embedder_checksum,
     g.dimensions, g.chunker, (select count(*) from document d where d.collection_id = c.collection_id), g.chunk_count,
-    c.created_at, coalesce(c.settings ->> 'scan_policy', '')
-from collection c join generation g on g.generation_id = c.active_generation
+    c.created_at, coalesce(c.settings ->> 'scan_policy', ''), g.embedder
+from collection c join generation g on g.generation_id = {generation}
 """
+_ACTIVE = _SELECT.format(generation="c.active_generation").encode()
+_OF_GENERATION = _SELECT.format(generation="%s").encode() + b"where c.collection_id = g.collection_id"
 
 
 def _read(row: tuple[Any, ...]) -> Collection:
-    collection_id, tenant, name, text_config, generation, model, checksum, dimensions, *rest = row
-    identity = EmbedderIdentity(model, checksum, dimensions)
-    return Collection(collection_id, tenant, name, text_config, generation, identity, *rest)
+    (
+        collection_id,
+        tenant,
+        name,
+        text_config,
+        generation,
+        model,
+        checksum,
+        dimensions,
+        chunker,
+        *counts,
+        policy,
+        spec,
+    ) = row
+    documents, passages, created_at = counts
+    return Collection(
+        collection_id=collection_id,
+        tenant=tenant,
+        name=name,
+        text_config=text_config,
+        generation_id=generation,
+        embedder=EmbedderIdentity(model, checksum, dimensions),
+        chunker=chunker,
+        document_count=documents,
+        passage_count=passages,
+        created_at=created_at,
+        scan_policy=policy,
+        embedder_spec=read_spec(spec),
+    )
 
 
 async def create_collection(
@@ -107,31 +165,46 @@ async def create_collection(
                 [tenant, name, text_config],
             )
             row = await the_row(cursor)
-            await _make_generation(conn, row[0], embedder, chunking or Chunking())
+            generation = await make_generation(conn, row[0], embedder, (chunking or Chunking()).describe())
+            await conn.execute(
+                "update collection set active_generation = %s where collection_id = %s", [generation, row[0]]
+            )
     except psycopg.errors.UniqueViolation as problem:
         raise AlreadyExists(f"there is a collection {name!r} already") from problem
     return await get_collection(pool, tenant, name)
 
 
-async def _make_generation(
-    conn: Connection, collection_id: int, embedder: EmbedderIdentity, chunking: Chunking
-) -> None:
-    """Make the collection's active generation and its partitions."""
+async def make_generation(
+    conn: Connection,
+    collection_id: int,
+    embedder: EmbedderIdentity,
+    chunker: str,
+    *,
+    spec: EmbedderSpec | None = None,
+    state: Literal["active", "building"] = "active",
+) -> int:
+    """Make a generation of a collection with its partitions, and return its id; it does not answer yet."""
     cursor = await conn.execute(
-        "insert into generation (collection_id, embedder_id, embedder_checksum, dimensions, chunker, state)"
-        " values (%s, %s, %s, %s, %s, 'active') returning generation_id",
-        [collection_id, embedder.id, embedder.checksum, embedder.dimensions, chunking.describe()],
+        "insert into generation (collection_id, embedder_id, embedder_checksum, dimensions, chunker, state, embedder)"
+        " values (%s, %s, %s, %s, %s, %s, %s) returning generation_id",
+        [
+            collection_id,
+            embedder.id,
+            embedder.checksum,
+            embedder.dimensions,
+            chunker,
+            state,
+            None if spec is None else Jsonb(spec.describe()),
+        ],
     )
     row = await the_row(cursor)
     generation = int(row[0])
-    await conn.execute(
-        "update collection set active_generation = %s where collection_id = %s", [generation, collection_id]
-    )
     for table in PARTITIONED:
         # made beside the partitioned table and attached: `partition of` would lock out every search meanwhile
         names = {"parent": sql.Identifier(table), "part": partition(table, generation), "id": sql.Literal(generation)}
         await conn.execute(sql.SQL("create table {part} (like {parent} including all)").format(**names))
         await conn.execute(sql.SQL("alter table {parent} attach partition {part} for values in ({id})").format(**names))
+    return generation
 
 
 def partition(table: str, generation: int) -> sql.Identifier:
@@ -142,10 +215,19 @@ def partition(table: str, generation: int) -> sql.Identifier:
 async def get_collection(pool: Pool, tenant: str, name: str) -> Collection:
     """Return a collection; raises NotFound."""
     async with connection(pool) as conn:
-        cursor = await conn.execute(_SELECT.encode() + b"where c.tenant = %s and c.name = %s", [tenant, name])
+        cursor = await conn.execute(_ACTIVE + b"where c.tenant = %s and c.name = %s", [tenant, name])
         row = await cursor.fetchone()
     if row is None:
         raise NotFound(f"there is no collection {name!r}")
+    return _read(row)
+
+
+async def collection_at(pool: Pool, generation: int) -> Collection:
+    """Return a collection as one of its generations has it, which need not be the active one; raises NotFound."""
+    async with connection(pool) as conn:
+        row = await (await conn.execute(_OF_GENERATION, [generation])).fetchone()
+    if row is None:
+        raise NotFound("the generation of the collection is gone")
     return _read(row)
 
 
@@ -177,7 +259,8 @@ def check_embedder(collection: Collection, embedder: EmbedderIdentity) -> None:
     )
     raise FailedPrecondition(
         f"the collection {collection.name!r} was made with {difference}. Their vectors cannot be compared: configure "
-        f"the embedder it was made with, ingest into another collection, or delete this one and ingest again"
+        f"the embedder it was made with, change the collection's (pointsman reembed start), ingest into another "
+        f"collection, or delete this one and ingest again"
     )
 
 
@@ -187,7 +270,7 @@ async def list_collections(pool: Pool, tenant: str, *, page_size: int = 0, page_
     after = read_token(page_token)
     async with connection(pool) as conn:
         cursor = await conn.execute(
-            _SELECT.encode() + b"where c.tenant = %s and c.name > %s order by c.name limit %s",
+            _ACTIVE + b"where c.tenant = %s and c.name > %s order by c.name limit %s",
             [tenant, after, size + 1],
         )
         found = [_read(row) for row in await cursor.fetchall()]
@@ -216,23 +299,46 @@ async def delete_collection(pool: Pool, tenant: str, name: str) -> None:
     Raises NotFound; Overloaded while an ingest of it runs; DatabaseUnavailable where searches leave no gap for it.
     """
     collection = await get_collection(pool, tenant, name)
+
+    async def delete(conn: Connection) -> Sequence[int]:
+        cursor = await conn.execute(
+            "select generation_id from generation where collection_id = %s", [collection.collection_id]
+        )
+        generations = [row[0] for row in await cursor.fetchall()]
+        await conn.execute("delete from collection where collection_id = %s", [collection.collection_id])
+        return generations
+
     async with collection_lock(pool, collection.collection_id, wait_seconds=0):
-        for _ in range(_DROP_ATTEMPTS):
-            try:
-                await _delete(pool, collection.collection_id)
-            except psycopg.errors.LockNotAvailable:
-                await asyncio.sleep(0.1)
-            else:
-                return
-    raise DatabaseUnavailable(f"the collection {name!r} is too busy to be deleted; try again", retry_after_seconds=10.0)
+        async with connection(pool) as conn:  # a change of embedder that is under way leaves go of its partitions
+            await conn.execute(
+                "update reembedding set cancelled = true where collection_id = %s", [collection.collection_id]
+            )
+        await drop_generations(pool, name, delete)
 
 
-async def _delete(pool: Pool, collection_id: int) -> None:
+async def drop_generations(pool: Pool, name: str, chosen: Callable[[Connection], Awaitable[Sequence[int]]]) -> None:
+    """Drop the partitions of the generations that `chosen` takes out of the tables, in one transaction with it.
+
+    `name` is the collection's, for messages. Raises DatabaseUnavailable where searches leave no gap for it.
+    """
+    for _ in range(_DROP_ATTEMPTS):
+        try:
+            await _drop(pool, chosen)
+        except psycopg.errors.LockNotAvailable:
+            await asyncio.sleep(0.1)
+        else:
+            return
+    raise DatabaseUnavailable(
+        f"the collection {name!r} is too busy to drop anything of it; try again", retry_after_seconds=10.0
+    )
+
+
+async def _drop(pool: Pool, chosen: Callable[[Connection], Awaitable[Sequence[int]]]) -> None:
     async with pool.connection() as conn, conn.transaction():
         await conn.execute("select set_config('statement_timeout', '0', true)")
-        cursor = await conn.execute("select generation_id from generation where collection_id = %s", [collection_id])
-        parts = [partition(table, row[0]) for row in await cursor.fetchall() for table in PARTITIONED]
-        await conn.execute("delete from collection where collection_id = %s", [collection_id])
+        parts = [partition(table, generation) for generation in await chosen(conn) for table in PARTITIONED]
+        if not parts:
+            return
         await conn.execute("select set_config('lock_timeout', %s, true)", [_DROP_LOCK_TIMEOUT])
         parents = sql.SQL(", ").join(sql.Identifier(table) for table in PARTITIONED)
         await conn.execute(sql.SQL("lock table {} in access exclusive mode").format(parents))

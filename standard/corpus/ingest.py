@@ -6,6 +6,10 @@ The embedder is the slow part; the queues keep it busy. A transaction ends where
 with all of its chunks or as it was before. Whatever interrupts a run, the next one finds the finished documents by
 their content hash and goes on with the rest.
 
+Documents go into the generation that answers. Where another one takes its place meanwhile (a change of embedder), what
+was cut and embedded for the former is cut and embedded again before it is written, so that a run that was told to be
+done is in what answers. Other generations lose what is replaced; whoever keeps them up to date fills it in.
+
 Of two documents with one id in a run the first wins; the second is reported. One run a collection at a time.
 """
 
@@ -13,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
@@ -29,6 +34,7 @@ from standard.corpus.write import (
     ChunkRow,
     Counts,
     add_counts,
+    hold_generations,
     put_chunks,
     put_documents,
     remove_chunks,
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
     from standard.database.pool import Pool
 
 Source: TypeAlias = AsyncIterator[SourceDocument | Rejection]
+EmbedderOf: TypeAlias = Callable[[Collection], Awaitable[Embedder]]
+"""Returns the embedder that a collection was made with; raises FailedPrecondition, EmbedderUnavailable."""
 
 MAX_REPORTED_REJECTIONS = 1000
 _LOOKUP = 64  # documents whose hashes are compared in one statement
@@ -131,9 +139,32 @@ class _Item:
     last: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Chunks with their vectors, as the generation of `collection` needs them."""
+
+    collection: Collection
+    items: list[_Item]
+    vectors: PassageVectors
+
+
+class _Batches:
+    """What waits to be written: first what was made again for another generation, then what the embedder brings."""
+
+    def __init__(self) -> None:
+        self.embedded: asyncio.Queue[_Batch | None] = asyncio.Queue(2)
+        self._again: deque[_Batch] = deque()
+
+    async def get(self) -> _Batch | None:
+        return self._again.popleft() if self._again else await self.embedded.get()
+
+    def put_first(self, batches: Sequence[_Batch]) -> None:
+        self._again.extendleft(reversed(batches))
+
+
 @dataclass(slots=True)
 class _Run:
-    """The state of a run, of one event loop."""
+    """The state of a run, of one event loop. `generation` is the one that was written to last, 0 for none."""
 
     added: int = 0
     replaced: int = 0
@@ -145,6 +176,7 @@ class _Run:
     seen: set[bytes] = field(default_factory=set)
     embedding_seconds: float = 0.0
     rescanned: int = 0
+    generation: int = 0
 
     def reject(self, rejection: Rejection) -> None:
         self.rejected_count += 1
@@ -171,17 +203,19 @@ async def ingest(
     scan: Scan = pass_all,
     scan_version: str = "",
     progress: Callable[[IngestProgress], None] | None = None,
+    embedder_of: EmbedderOf | None = None,
 ) -> IngestReport:
     """Ingest all of `source` into a collection and return what happened.
 
-    Documents that cannot be stored are reported and the rest goes in. `scan` judges every new chunk, and those of
-    unchanged documents whose verdicts are of another version than `scan_version` ("" = leave them). Raises NotFound
-    for an unknown collection, FailedPrecondition where it has another embedder, Overloaded where another run of it
-    lasts longer than `options.wait_seconds`, DatabaseUnavailable, EmbedderUnavailable.
+    With `embedder_of` the collection's embedder is asked for there, first and whenever it changes; `embedder` is not
+    used then. Documents that cannot be stored are reported and the rest goes in. `scan` judges every new chunk, and
+    those of unchanged documents whose verdicts are of another version than `scan_version` ("" = leave them). Raises
+    NotFound for an unknown collection, FailedPrecondition where it has another embedder, Overloaded where another run
+    of it lasts longer than `options.wait_seconds`, DatabaseUnavailable, EmbedderUnavailable.
     """
     settings = options or IngestOptions()
     collection = await get_collection(pool, tenant, collection_name)
-    check_embedder(collection, EmbedderIdentity(embedder.id, embedder.checksum, embedder.dimensions))
+    embedder = await _embedder(collection, embedder, embedder_of)
     loop = asyncio.get_running_loop()
     async with collection_lock(pool, collection.collection_id, wait_seconds=settings.wait_seconds):
         began = loop.time()
@@ -195,16 +229,21 @@ async def ingest(
                 progress(IngestProgress(done, run.passages, run.passages / seconds, run.rejected_count))
 
         chunks: asyncio.Queue[_Item | None] = asyncio.Queue(_QUEUED)
-        batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None] = asyncio.Queue(2)
+        batches = _Batches()
+
+        async def made_again(documents: Sequence[tuple[SourceDocument, str, bool]]) -> list[_Batch]:
+            now = await get_collection(pool, tenant, collection_name)
+            return await _made_again(documents, now, await _embedder(now, embedder, embedder_of), judge, run)
+
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_prepare(pool, collection, source, embedder, settings, judge, run, chunks))
-                group.create_task(_embed(embedder, run, chunks, batches))
-                group.create_task(_write(pool, collection, run, batches, report_progress))
+                group.create_task(_embed(collection, embedder, run, chunks, batches.embedded))
+                group.create_task(_write(pool, collection, run, batches, report_progress, made_again))
         except ExceptionGroup as problems:
             raise problems.exceptions[0] from None
         pruned, skipped = await _prune(pool, collection, run) if settings.prune else (0, "")
-        indexed = await index_if_large(pool, collection.generation_id, changed=run.passages)
+        indexed = await index_if_large(pool, run.generation or collection.generation_id, changed=run.passages)
         seconds = loop.time() - began
     report_progress()
     return IngestReport(
@@ -221,6 +260,14 @@ async def ingest(
         prune_skipped=skipped,
         rescanned=run.rescanned,
     )
+
+
+async def _embedder(collection: Collection, embedder: Embedder, embedder_of: EmbedderOf | None) -> Embedder:
+    """The collection's embedder: what `embedder_of` says, else `embedder`, which must then be it."""
+    if embedder_of is not None:
+        embedder = await embedder_of(collection)
+    check_embedder(collection, EmbedderIdentity(embedder.id, embedder.checksum, embedder.dimensions))
+    return embedder
 
 
 async def _prepare(
@@ -248,18 +295,9 @@ async def _prepare(
                     if before.stale:
                         stale.append(before.key)
                     continue
-                cut = await asyncio.to_thread(_cut, document, embedder, chunking, judge.scan)
-                for index, (chunk, verdict) in enumerate(cut):
-                    await chunks.put(
-                        _Item(
-                            document_id=document.document_id,
-                            chunk=chunk,
-                            verdict=verdict,
-                            document=(document, content_hash) if index == 0 else None,
-                            replaces=before is not None,
-                            last=index == len(cut) - 1,
-                        )
-                    )
+                replaces = before is not None
+                for item in await _items(document, content_hash, replaces, embedder, chunking, judge.scan):
+                    await chunks.put(item)
             if stale:
                 again = await rescan(pool, collection, judge.scan, judge.version, document_keys=stale)
                 run.rescanned += again.passages
@@ -305,9 +343,27 @@ def _accepted(item: SourceDocument | Rejection, run: _Run, settings: IngestOptio
     return item
 
 
-def _cut(
+async def _items(
+    document: SourceDocument, content_hash: str, replaces: bool, embedder: Embedder, chunking: Chunking, scan: Scan
+) -> list[_Item]:
+    cut = await asyncio.to_thread(cut_document, document, embedder, chunking, scan)
+    return [
+        _Item(
+            document_id=document.document_id,
+            chunk=chunk,
+            verdict=verdict,
+            document=(document, content_hash) if index == 0 else None,
+            replaces=replaces,
+            last=index == len(cut) - 1,
+        )
+        for index, (chunk, verdict) in enumerate(cut)
+    ]
+
+
+def cut_document(
     document: SourceDocument, embedder: Embedder, chunking: Chunking, scan: Scan
 ) -> list[tuple[Chunk, ScanVerdict]]:
+    """Cut a document for an embedder and judge each chunk; for a worker thread."""
     cut = chunk_document(
         document.title,
         document.text,
@@ -342,10 +398,11 @@ async def _known_documents(
 
 
 async def _embed(
+    collection: Collection,
     embedder: Embedder,
     run: _Run,
     chunks: asyncio.Queue[_Item | None],
-    batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None],
+    batches: asyncio.Queue[_Batch | None],
 ) -> None:
     """Embed chunks in batches that end with a document where they can."""
     loop = asyncio.get_running_loop()
@@ -359,14 +416,37 @@ async def _embed(
         full = len(batch) >= _BATCH and (batch[-1].last or len(batch) >= 2 * _BATCH)
         if batch and (full or ended):
             began = loop.time()
-            vectors = await embedder.embed_passages([_passage(item.chunk) for item in batch])
+            vectors = await embedder.embed_passages([passage_of(item.chunk) for item in batch])
             run.embedding_seconds += loop.time() - began
-            await batches.put((batch, vectors))
+            await batches.put(_Batch(collection, batch, vectors))
             batch = []
     await batches.put(None)
 
 
-def _passage(chunk: Chunk) -> PassageInput:
+async def _made_again(
+    documents: Sequence[tuple[SourceDocument, str, bool]],
+    collection: Collection,
+    embedder: Embedder,
+    judge: _Judge,
+    run: _Run,
+) -> list[_Batch]:
+    """Cut and embed documents for the generation that answers now; each with its hash and whether it replaces one."""
+    clock = asyncio.get_running_loop().time
+    chunking = read_chunking(collection.chunker)
+    batches: list[_Batch] = []
+    for document, content_hash, replaces in documents:
+        items = await _items(document, content_hash, replaces, embedder, chunking, judge.scan)
+        for first in range(0, len(items), _BATCH):
+            part = items[first : first + _BATCH]
+            began = clock()
+            vectors = await embedder.embed_passages([passage_of(item.chunk) for item in part])
+            run.embedding_seconds += clock() - began
+            batches.append(_Batch(collection, part, vectors))
+    return batches
+
+
+def passage_of(chunk: Chunk) -> PassageInput:
+    """What of a chunk is embedded."""
     return PassageInput(chunk.embedded, chunk.embedded_sentences)
 
 
@@ -374,43 +454,72 @@ async def _write(
     pool: Pool,
     collection: Collection,
     run: _Run,
-    batches: asyncio.Queue[tuple[list[_Item], PassageVectors] | None],
+    batches: _Batches,
     report_progress: Callable[[], None],
+    made_again: Callable[[Sequence[tuple[SourceDocument, str, bool]]], Awaitable[list[_Batch]]],
 ) -> None:
     """Write batches; a transaction goes on to the next batch while a document is not complete."""
     received = await batches.get()
     while received is not None:
-        added = replaced = passages = 0
-        async with transaction(pool) as conn:
-            await limit_statements(conn, _WRITE_SECONDS)
-            change = Counts()
-            keys: dict[str, int] = {}
-            while received is not None:
-                items, vectors = received
-                begun = [item for item in items if item.document is not None]
-                keys |= await put_documents(
-                    conn, collection.collection_id, [item.document for item in begun if item.document is not None]
-                )
-                old = [keys[item.document_id] for item in begun if item.replaces]
-                if old:
-                    change += -await remove_chunks(conn, collection.generation_id, old)
-                rows = [
-                    ChunkRow(keys[item.document_id], item.chunk, item.verdict, vector, sentences)
-                    for item, vector, sentences in zip(items, vectors.vectors, vectors.sentence_vectors, strict=True)
-                ]
-                change += await put_chunks(conn, collection.generation_id, collection.text_config, rows)
-                replaced += len(old)
-                added += len(begun) - len(old)
-                passages += len(rows)
-                if items[-1].last:
+        if not await _write_documents(pool, collection.collection_id, received, run, batches):
+            # another generation answers now: these documents were cut and embedded for the one before
+            documents = []
+            batch: _Batch | None = received
+            while batch is not None:
+                documents += [(*item.document, item.replaces) for item in batch.items if item.document is not None]
+                if batch.items[-1].last:
                     break
-                received = await batches.get()
-            await add_counts(conn, collection.generation_id, change)
-        run.added += added
-        run.replaced += replaced
-        run.passages += passages
+                batch = await batches.get()
+            batches.put_first(await made_again(documents))
         report_progress()
         received = await batches.get()
+
+
+async def _write_documents(pool: Pool, collection_id: int, batch: _Batch, run: _Run, batches: _Batches) -> bool:
+    """Write a batch, and those that its last document goes on in, in one transaction.
+
+    Returns False, and writes nothing, where it is for another generation than the one that answers.
+    """
+    collection = batch.collection
+    received: _Batch | None = batch
+    added = replaced = passages = 0
+    async with transaction(pool) as conn:
+        await limit_statements(conn, _WRITE_SECONDS)
+        generations = await hold_generations(conn, collection_id)
+        if generations.active != collection.generation_id:
+            return False
+        changes = {generation: Counts() for generation in sorted((generations.active, *generations.others))}
+        keys: dict[str, int] = {}
+        while received is not None:
+            items, vectors = received.items, received.vectors
+            begun = [item for item in items if item.document is not None]
+            keys |= await put_documents(
+                conn, collection.collection_id, [item.document for item in begun if item.document is not None]
+            )
+            old = [keys[item.document_id] for item in begun if item.replaces]
+            if old:
+                for generation in changes:
+                    changes[generation] += -await remove_chunks(conn, generation, old)
+            rows = [
+                ChunkRow(keys[item.document_id], item.chunk, item.verdict, vector, sentences)
+                for item, vector, sentences in zip(items, vectors.vectors, vectors.sentence_vectors, strict=True)
+            ]
+            changes[generations.active] += await put_chunks(
+                conn, collection.generation_id, collection.text_config, rows
+            )
+            replaced += len(old)
+            added += len(begun) - len(old)
+            passages += len(rows)
+            if items[-1].last:
+                break
+            received = await batches.get()
+        for generation, change in changes.items():
+            await add_counts(conn, generation, change)
+    run.added += added
+    run.replaced += replaced
+    run.passages += passages
+    run.generation = collection.generation_id
+    return True
 
 
 async def _prune(pool: Pool, collection: Collection, run: _Run) -> tuple[int, str]:

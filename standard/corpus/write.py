@@ -19,6 +19,7 @@ from standard.corpus.collections import partition
 from standard.corpus.document import canonical_json
 from standard.corpus.rescan import scan_record
 from standard.database.pool import the_row
+from standard.domain.errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from standard.corpus.scan import ScanVerdict
     from standard.database.pool import Connection
 
+
+SWITCHING = 0x7073
+"""First half of the advisory lock that writers share and that a switch to another generation takes alone."""
 
 # of incoming_chunk below; the vector goes as the bytes of its binary form
 _CHUNK_TYPES = "int8 int8 int4 int4 int4 int4 int4 text text text text int4 bytea text text".split()  # noqa: SIM905
@@ -92,6 +96,32 @@ async def put_documents(
         ],
     )
     return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """The generations of a collection while a transaction writes to it: the one that answers, and the others."""
+
+    active: int
+    others: tuple[int, ...] = ()
+
+
+async def hold_generations(conn: Connection, collection_id: int) -> Generations:
+    """Tell which generation answers; no other one takes its place before the transaction ends.
+
+    Call before the first row is locked. Raises NotFound where the collection is gone.
+    """
+    await conn.execute("select pg_advisory_xact_lock_shared(%s, %s)", [SWITCHING, collection_id % 2**31])
+    cursor = await conn.execute(
+        "select c.active_generation, array_agg(g.generation_id order by g.generation_id)"
+        " from collection c join generation g using (collection_id) where collection_id = %s group by 1",
+        [collection_id],
+    )
+    row = await cursor.fetchone()
+    if row is None:
+        raise NotFound("the collection was deleted meanwhile")
+    active, generations = row
+    return Generations(active, tuple(each for each in generations if each != active))
 
 
 async def put_chunks(conn: Connection, generation: int, text_config: str, rows: Sequence[ChunkRow]) -> Counts:

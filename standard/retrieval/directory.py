@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from standard.corpus.collections import EmbedderIdentity, EmbedderSpec, read_spec
 from standard.database.pool import connection
 from standard.domain.errors import FailedPrecondition, NotFound
+from standard.retrieval.pin import pin, pinned
 
 if TYPE_CHECKING:
     from standard.database.pool import Pool
@@ -47,11 +49,11 @@ class Distance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CollectionView:
-    """A collection and its active generation. `generation_id` is None while nothing has been ingested.
+    """A collection and one of its generations, mostly the active one. `generation_id` is None where there is none.
 
     `distance` is the operator of the HNSW index (inner product where there is none and search is exact). `restricted`:
     some document is limited to access groups. `chunk_count` is that of the generation. `scan_policy` is the
-    collection's own, "" for the installation's.
+    collection's own, "" for the installation's. `embedder_spec` opens the generation's embedder.
     """
 
     collection_id: int
@@ -66,6 +68,12 @@ class CollectionView:
     restricted: bool
     seen_at: float
     scan_policy: str = ""
+    embedder_spec: EmbedderSpec | None = None
+
+    @property
+    def embedder(self) -> EmbedderIdentity:
+        """The embedder that made the generation's vectors."""
+        return EmbedderIdentity(self.embedder_id, self.embedder_checksum, self.dimensions)
 
 
 _QUERY = """
@@ -82,9 +90,12 @@ select c.collection_id, g.generation_id, c.text_config, coalesce(g.dimensions, 0
      where part.inhparent = 'chunk'::regclass
        and pg_get_expr(partition.relpartbound, partition.oid) = format('FOR VALUES IN (%%L)', g.generation_id::text)
      limit 1),
-    coalesce(c.settings ->> 'scan_policy', '')
+    coalesce(c.settings ->> 'scan_policy', ''), g.embedder
 from collection c
-left join generation g on g.generation_id = c.active_generation
+left join generation g on g.generation_id = coalesce(
+        (select p.generation_id from generation p
+         where p.generation_id = %(generation)s::bigint and p.collection_id = c.collection_id),
+        c.active_generation)
 where c.tenant = %(tenant)s and c.name = %(name)s
 """
 
@@ -95,38 +106,41 @@ class CollectionDirectory:
     def __init__(self, pool: Pool, *, time_to_live: float = 1.0) -> None:
         self._pool = pool
         self._time_to_live = time_to_live
-        self._views: OrderedDict[tuple[str, str], CollectionView] = OrderedDict()
+        self._views: OrderedDict[tuple[str, str, int | None], CollectionView] = OrderedDict()
 
     async def view(self, tenant: str, name: str, *, fresher_than: float | None = None) -> CollectionView:
         """Return the collection; raises NotFound, DatabaseUnavailable.
 
-        `fresher_than` (the event loop's time) asks for a view made after that moment.
+        `fresher_than` (the event loop's time) asks for a view made after that moment. A task that stays with one
+        generation (see standard.retrieval.pin) gets that as long as it is there.
         """
         now = asyncio.get_running_loop().time()
-        known = self._views.get((tenant, name))
+        key = (tenant, name, pinned(tenant, name))
+        known = self._views.get(key)
         oldest = now - self._time_to_live if fresher_than is None else fresher_than
-        if known is not None and known.seen_at > oldest:
-            self._views.move_to_end((tenant, name))
-            return known
-        view = await self._look_up(tenant, name, now)
-        self._views[tenant, name] = view
-        self._views.move_to_end((tenant, name))
+        if known is None or known.seen_at <= oldest:
+            known = self._views[key] = await self._look_up(*key, now)
+        self._views.move_to_end(key)
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
-        return view
+        if known.generation_id is not None:
+            pin(tenant, name, known.generation_id)
+        return known
 
-    async def _look_up(self, tenant: str, name: str, now: float) -> CollectionView:
+    async def _look_up(self, tenant: str, name: str, generation: int | None, now: float) -> CollectionView:
         if "\x00" in tenant or "\x00" in name:
             raise NotFound("there is no such collection: its name holds a NUL character")
+        wanted = {"tenant": tenant, "name": name, "generation": generation}
         async with connection(self._pool) as conn:
-            row = await (await conn.execute(_QUERY, {"tenant": tenant, "name": name})).fetchone()
+            row = await (await conn.execute(_QUERY, wanted)).fetchone()
         if row is None:
-            self._views.pop((tenant, name), None)
+            self._views.pop((tenant, name, generation), None)
             raise NotFound(f"there is no collection {name!r}; `pointsman ingest --collection NAME` creates one")
-        collection, generation, text_config, dimensions, embedder, checksum, chunks, restricted, opclass, policy = row
+        collection, found, text_config, dimensions, embedder, checksum, chunks, restricted, opclass, *rest = row
+        policy, spec = rest
         return CollectionView(
             collection_id=collection,
-            generation_id=generation,
+            generation_id=found,
             text_config=text_config,
             dimensions=dimensions,
             embedder_id=embedder,
@@ -137,6 +151,7 @@ class CollectionDirectory:
             restricted=restricted,
             seen_at=now,
             scan_policy=policy,
+            embedder_spec=read_spec(spec),
         )
 
 

@@ -98,18 +98,17 @@ class CorpusReader:
     ) -> tuple[RetrievedPassage, ...]:
         """Find passages by their best sentence, best first; `dense_score` is that sentence's cosine similarity.
 
-        The nearest SENTENCE_CANDIDATES chunks by their own embedding are compared again by their sentences' (`text` is
-        not read; it belongs to the tool's signature). A chunk without stored sentences keeps its own similarity.
+        The nearest SENTENCE_CANDIDATES chunks by their own embedding are compared again by their sentences'. A chunk
+        without stored sentences keeps its own similarity.
         """
-        del text
-        legs = await self._retriever.legs(scope, "", vector, k=max(k, SENTENCE_CANDIDATES))
+        legs = await self._retriever.legs(scope, text, vector, k=max(k, SENTENCE_CANDIDATES), words=False)
         view = legs.view
         if view.generation_id is None or not legs.dense.keys:
             return ()
         near = dict(zip(legs.dense.keys[: max(k, SENTENCE_CANDIDATES)], legs.dense.scores, strict=False))
         statement = _sentence_sql(view.generation_id, view.dimensions, view.distance.operator)
         async with connection(self._pool) as conn:
-            wanted = {"keys": list(near), "vector": HalfVector(vector)}
+            wanted = {"keys": list(near), "vector": HalfVector(legs.vector)}
             rows = await tenant_rows(conn, scope.tenant, statement.encode(), wanted)
         by_sentence = {key: view.distance.similarity(distance) for key, distance in rows}
         scores = sorted(((by_sentence.get(key, own), key) for key, own in near.items()), reverse=True)[:k]
@@ -127,9 +126,10 @@ class CorpusReader:
 
         At most `k`, best first, `via` is "link". Passages given are not returned.
         """
-        view, visible = await self._retriever.opened(scope, len(vector))
+        view, visible = await self._retriever.opened(scope)
         if view.generation_id is None:
             return ()
+        vector = await self._retriever.query_vector(view, question, vector)
         names = names_in(passages, searchable(question))
         parameters = {
             **visible.parameters,

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
 
 from pgvector import HalfVector
 
+from standard.corpus.collections import EmbedderIdentity, EmbedderSpec
 from standard.database.pool import connection
 from standard.domain.errors import InvalidInput
 from standard.domain.passage import RetrievedPassage, SearchResult, StageSeconds
+from standard.embedding.protocol import Embedder
 from standard.retrieval import dense, lexical
 from standard.retrieval.directory import CollectionDirectory, require_embedder
 from standard.retrieval.fusion import Fused, Leg, convex_fusion, lift
@@ -39,7 +42,11 @@ if TYPE_CHECKING:
 
     from standard.database.pool import Pool
     from standard.domain.passage import Passage, Scope
+    from standard.foreign.evidence import EvidenceVectors
     from standard.retrieval.directory import CollectionView
+
+OtherEmbedder: TypeAlias = Callable[[EmbedderIdentity, EmbedderSpec | None], Awaitable[Embedder]]
+"""Opens the embedder of a generation by what it remembers of it; raises FailedPrecondition, EmbedderUnavailable."""
 
 MAX_K = 100
 """Passages of one search."""
@@ -80,11 +87,12 @@ class RetrievalSettings:
 class Legs:
     """What both legs brought, with chunk keys of `view`'s generation, and what the search ran within.
 
-    `titled`: chunks of documents whose title the question names.
+    `titled`: chunks of documents whose title the question names. `vector` (d,) is what was searched with.
     """
 
     view: CollectionView
     visible: Visibility
+    vector: NDArray[np.float32]
     dense: Leg[int]
     lexical: Leg[int]
     titled: frozenset[int] = frozenset()
@@ -97,7 +105,10 @@ class Legs:
 class CorpusRetriever:
     """Implements standard.domain.passage.Retriever over the corpus tables.
 
-    `embedder_id` and `embedder_checksum` are those of the embedder that makes the query vectors.
+    `embedder_id` and `embedder_checksum` are those of the embedder that makes the query vectors. A collection that
+    another one embedded is searched with that one, which `embedder_of` opens by what the collection remembers; without
+    it such a collection is refused. `evidence` gives its candidates vectors of the process's own embedder; without it
+    they come with none.
     """
 
     def __init__(
@@ -108,10 +119,14 @@ class CorpusRetriever:
         embedder_checksum: str,
         settings: RetrievalSettings = RetrievalSettings(),
         directory: CollectionDirectory | None = None,
+        embedder_of: OtherEmbedder | None = None,
+        evidence: EvidenceVectors | None = None,
     ) -> None:
         self._pool = pool
         self._embedder_id = embedder_id
         self._embedder_checksum = embedder_checksum
+        self._embedder_of = embedder_of
+        self._evidence = evidence
         self.settings = settings
         self.directory = directory or CollectionDirectory(pool, time_to_live=settings.view_seconds)
 
@@ -133,7 +148,9 @@ class CorpusRetriever:
             # perhaps the remembered generation is gone; where it is not, there is nothing to find
             again = await self.directory.view(scope.tenant, scope.collection, fresher_than=began)
             if again.generation_id != found.view.generation_id:
-                _, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=began)
+                found, result = await self._attempt(scope, text, vector, k, exclude, fresher_than=began)
+        if self._evidence is not None and result.vectors is None and result.candidates:
+            result = replace(result, vectors=await self._evidence.of(result.candidates))
         return result
 
     async def search_many(
@@ -143,18 +160,29 @@ class CorpusRetriever:
         at_once = min(self.settings.concurrency, self._pool.max_size // 2)
         return await each_of(lambda text, vector: self.search(scope, text, vector, k=k), texts, vectors, at_once)
 
-    async def opened(
-        self, scope: Scope, dimensions: int | None = None, *, fresher_than: float | None = None
-    ) -> tuple[CollectionView, Visibility]:
-        """Look up the collection of a scope and what of it may be seen.
-
-        With `dimensions`, those of a query vector, the collection must have been made with this retriever's embedder,
-        else FailedPrecondition is raised.
-        """
+    async def opened(self, scope: Scope, *, fresher_than: float | None = None) -> tuple[CollectionView, Visibility]:
+        """Look up the collection of a scope and what of it may be seen."""
         view = await self.directory.view(scope.tenant, scope.collection, fresher_than=fresher_than)
-        if dimensions is not None:
-            require_embedder(view, self._embedder_id, self._embedder_checksum, dimensions)
         return view, visibility(scope, view.collection_id)
+
+    def ours(self, view: CollectionView) -> bool:
+        """Whether the process's own embedder made the vectors of a view's generation."""
+        return (view.embedder_id, view.embedder_checksum) == (self._embedder_id, self._embedder_checksum)
+
+    async def query_vector(self, view: CollectionView, text: str, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The embedding of `text` that a view's generation is searched with: `vector` where its embedder is our own.
+
+        Raises FailedPrecondition for an embedder that is not to be had or of another length, EmbedderUnavailable.
+        """
+        if view.generation_id is None:
+            return vector
+        if self._embedder_of is not None and not self.ours(view):
+            embedder = await self._embedder_of(view.embedder, view.embedder_spec)
+            embedded: NDArray[np.float32] = (await embedder.embed_queries([text]))[0]
+            require_embedder(view, embedder.id, embedder.checksum, len(embedded))
+            return embedded
+        require_embedder(view, self._embedder_id, self._embedder_checksum, len(vector))
+        return vector
 
     async def legs(
         self,
@@ -166,18 +194,23 @@ class CorpusRetriever:
         exclude: frozenset[str] = frozenset(),
         fresher_than: float | None = None,
         restricted: bool = False,
+        words: bool = True,
     ) -> Legs:
-        """Run both legs without fusing or reading; `restricted` heeds access groups even if the view knows of none."""
-        view, visible = await self.opened(scope, len(vector), fresher_than=fresher_than)
+        """Run both legs without fusing or reading; without `words` only the dense one looks for something.
+
+        `restricted` heeds access groups even if the view knows of none.
+        """
+        view, visible = await self.opened(scope, fresher_than=fresher_than)
+        vector = await self.query_vector(view, text, vector)
         if view.generation_id is None:
-            return Legs(view, visible, Leg([], []), Leg([], []))
+            return Legs(view, visible, vector, Leg([], []), Leg([], []))
         everything = not (visible.filtered or view.restricted or restricted)
         within = Within.ALL if everything else Within.SOME
         narrow = visible
         if visible.filtered and (kept := await self._kept_documents(visible)) is not None:
             within, narrow = Within.FEW, visible.among(kept)
         depth = max(self.settings.depth, k) + min(len(exclude), MAX_EXCLUDED)
-        query = _Query(view, narrow, searchable(text[:MAX_QUERY_LENGTH]), HalfVector(vector), depth)
+        query = _Query(view, narrow, searchable(text[:MAX_QUERY_LENGTH]) if words else "", HalfVector(vector), depth)
         (near, titled, dense_seconds), (hits, lexical_seconds), excluded = await three_of(
             self._dense(query, within, titles=True), self._lexical(query, within), self._excluded(view, exclude)
         )
@@ -192,6 +225,7 @@ class CorpusRetriever:
         return Legs(
             view,
             visible,
+            vector,
             near.without(excluded),
             Leg(hits.keys, hits.scores, floor).without(excluded),
             titled - excluded,
@@ -226,6 +260,7 @@ class CorpusRetriever:
         fused = convex_fusion([found.dense, found.lexical], [weight, 1.0 - weight])
         fused = lift(fused, found.titled, self.settings.title_bonus)
         wanted = max(k, self.settings.candidates)
+        candidates = self.settings.candidates if self.ours(found.view) else 0
         head = Hydrated({}, {}, 0)
         if found.view.generation_id is not None and fused:
             async with connection(self._pool) as conn:
@@ -237,7 +272,7 @@ class CorpusRetriever:
                         found.view.generation_id,
                         found.visible,
                         keys,
-                        embeddings=self.settings.candidates if start == 0 else wanted,
+                        embeddings=0 if not candidates else candidates if start == 0 else wanted,
                     )
                     head = Hydrated(
                         head.passages | more.passages,
@@ -263,13 +298,14 @@ class CorpusRetriever:
                     vectors.append(head.embeddings[item.key])
         # where quarantined passages stood in between, those that follow may have come without an embedding
         vectors = vectors[: self.settings.candidates]
-        candidates = ordered[: len(vectors)]
+        ours = self.ours(found.view)
+        candidates = ordered[: len(vectors) if ours else self.settings.candidates]
         return SearchResult(
             passages=tuple(ordered[:k]),
             candidates=tuple(candidates),
             term_idf=found.term_idf,
             corpus_size=found.corpus_size,
-            vectors=matrix(vectors, found.view.dimensions),
+            vectors=matrix(vectors, found.view.dimensions) if ours else None,
             seconds=StageSeconds(dense=found.dense_seconds, lexical=found.lexical_seconds, fuse=fuse_seconds),
             withheld=head.withheld,
         )

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from pointsman.v1 import gateway_pb2 as _gateway_pb2
 import builtins as _builtins
 import sys
@@ -20,6 +21,70 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ReembeddingState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReembeddingStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReembeddingState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REEMBEDDING_STATE_UNSPECIFIED: _ReembeddingState.ValueType  # 0
+    """Not said."""
+    REEMBEDDING_STATE_BUILDING: _ReembeddingState.ValueType  # 1
+    """Documents are embedded; the former embedder answers."""
+    REEMBEDDING_STATE_PAUSED: _ReembeddingState.ValueType  # 2
+    """Embedding failed several times in a row; it is tried again about once a minute. The former embedder answers."""
+    REEMBEDDING_STATE_READY: _ReembeddingState.ValueType  # 3
+    """Everything is embedded and indexed; the former embedder answers."""
+    REEMBEDDING_STATE_SWITCHED: _ReembeddingState.ValueType  # 4
+    """The new embedder answers; the former's vectors are kept up to date, so that there is a way back."""
+
+class ReembeddingState(_ReembeddingState, metaclass=_ReembeddingStateEnumTypeWrapper):
+    """How far a change is."""
+
+REEMBEDDING_STATE_UNSPECIFIED: ReembeddingState.ValueType  # 0
+"""Not said."""
+REEMBEDDING_STATE_BUILDING: ReembeddingState.ValueType  # 1
+"""Documents are embedded; the former embedder answers."""
+REEMBEDDING_STATE_PAUSED: ReembeddingState.ValueType  # 2
+"""Embedding failed several times in a row; it is tried again about once a minute. The former embedder answers."""
+REEMBEDDING_STATE_READY: ReembeddingState.ValueType  # 3
+"""Everything is embedded and indexed; the former embedder answers."""
+REEMBEDDING_STATE_SWITCHED: ReembeddingState.ValueType  # 4
+"""The new embedder answers; the former's vectors are kept up to date, so that there is a way back."""
+Global___ReembeddingState: _TypeAlias = ReembeddingState  # noqa: Y015
+
+class _ReembeddingAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReembeddingActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReembeddingAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    REEMBEDDING_ACTION_UNSPECIFIED: _ReembeddingAction.ValueType  # 0
+    """Not said; an error."""
+    REEMBEDDING_ACTION_SWITCH: _ReembeddingAction.ValueType  # 1
+    """Let the new embedder answer, in one transaction. FAILED_PRECONDITION unless the change is ready."""
+    REEMBEDDING_ACTION_ROLL_BACK: _ReembeddingAction.ValueType  # 2
+    """Let the former answer again; the new vectors are kept. FAILED_PRECONDITION unless it is switched."""
+    REEMBEDDING_ACTION_FINISH: _ReembeddingAction.ValueType  # 3
+    """Drop the former's vectors; there is no way back from here. FAILED_PRECONDITION unless it is switched."""
+    REEMBEDDING_ACTION_CANCEL: _ReembeddingAction.ValueType  # 4
+    """Give the change up and drop the new vectors. FAILED_PRECONDITION where it is switched."""
+
+class ReembeddingAction(_ReembeddingAction, metaclass=_ReembeddingActionEnumTypeWrapper):
+    """What is done to a change."""
+
+REEMBEDDING_ACTION_UNSPECIFIED: ReembeddingAction.ValueType  # 0
+"""Not said; an error."""
+REEMBEDDING_ACTION_SWITCH: ReembeddingAction.ValueType  # 1
+"""Let the new embedder answer, in one transaction. FAILED_PRECONDITION unless the change is ready."""
+REEMBEDDING_ACTION_ROLL_BACK: ReembeddingAction.ValueType  # 2
+"""Let the former answer again; the new vectors are kept. FAILED_PRECONDITION unless it is switched."""
+REEMBEDDING_ACTION_FINISH: ReembeddingAction.ValueType  # 3
+"""Drop the former's vectors; there is no way back from here. FAILED_PRECONDITION unless it is switched."""
+REEMBEDDING_ACTION_CANCEL: ReembeddingAction.ValueType  # 4
+"""Give the change up and drop the new vectors. FAILED_PRECONDITION where it is switched."""
+Global___ReembeddingAction: _TypeAlias = ReembeddingAction  # noqa: Y015
 
 @_typing.final
 class Collection(_message.Message):
@@ -720,3 +785,494 @@ class Passage(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__lexical_score) -> _WhichOneofReturnType__lexical_score | None: ...
 
 Global___Passage: _TypeAlias = Passage  # noqa: Y015
+
+@_typing.final
+class StartReembeddingRequest(_message.Message):
+    """Names a collection and the embedder it is to have."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    BASE_URL_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    collection: _builtins.str
+    """The collection; empty = `default`."""
+    model: _builtins.str
+    """The NAME of a section [embedders.NAME] of the server's settings, `builtin`, or empty for the server's own embedder.
+    For the role `operator` also a sentence-transformers id or folder, or `openai:NAME`.
+    """
+    base_url: _builtins.str
+    """Endpoint of openai:NAME. A key for it is taken from the section of the settings that has the same base_url."""
+    dimensions: _builtins.int
+    """Length of an endpoint's vectors, 1 to 4,000; 0 = what it gives."""
+    max_tokens: _builtins.int
+    """Window of an endpoint's model in tokens, 32 to 1,000,000; 0 = as in [embedding]."""
+    def __init__(
+        self,
+        *,
+        collection: _builtins.str = ...,
+        model: _builtins.str = ...,
+        base_url: _builtins.str = ...,
+        dimensions: _builtins.int = ...,
+        max_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_url", b"base_url", "collection", b"collection", "dimensions", b"dimensions", "max_tokens", b"max_tokens", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartReembeddingRequest: _TypeAlias = StartReembeddingRequest  # noqa: Y015
+
+@_typing.final
+class StartReembeddingResponse(_message.Message):
+    """The change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REEMBEDDING_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_NEEDED_FIELD_NUMBER: _builtins.int
+    disk_bytes_needed: _builtins.int
+    """What the new generation will take on disk, in bytes, estimated from the present one."""
+    @_builtins.property
+    def reembedding(self) -> Global___Reembedding:
+        """The change."""
+
+    def __init__(
+        self,
+        *,
+        reembedding: Global___Reembedding | None = ...,
+        disk_bytes_needed: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reembedding", b"reembedding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disk_bytes_needed", b"disk_bytes_needed", "reembedding", b"reembedding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartReembeddingResponse: _TypeAlias = StartReembeddingResponse  # noqa: Y015
+
+@_typing.final
+class Reembedding(_message.Message):
+    """A change of a collection's embedder."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    NEW_FIELD_NUMBER: _builtins.int
+    FORMER_FIELD_NUMBER: _builtins.int
+    DOCUMENTS_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
+    PASSAGES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    NEXT_ATTEMPT_TIME_FIELD_NUMBER: _builtins.int
+    START_TIME_FIELD_NUMBER: _builtins.int
+    STARTED_BY_FIELD_NUMBER: _builtins.int
+    SWITCH_TIME_FIELD_NUMBER: _builtins.int
+    collection: _builtins.str
+    """The collection."""
+    state: Global___ReembeddingState.ValueType
+    """How far it is."""
+    documents: _builtins.int
+    """Documents of the collection."""
+    remaining: _builtins.int
+    """Those that the generation which does not answer lacks; absent = not counted yet."""
+    passages_per_second: _builtins.float
+    """Passages a second, of late."""
+    problem: _builtins.str
+    """Why it does not go on; empty = it does."""
+    started_by: _builtins.str
+    """By whom; empty = nobody known."""
+    @_builtins.property
+    def new(self) -> Global___EmbeddedGeneration:
+        """The embedder it is changed to."""
+
+    @_builtins.property
+    def former(self) -> Global___EmbeddedGeneration:
+        """The embedder it is changed from."""
+
+    @_builtins.property
+    def next_attempt_time(self) -> _timestamp_pb2.Timestamp:
+        """When it is tried again, where there is a problem."""
+
+    @_builtins.property
+    def start_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was begun."""
+
+    @_builtins.property
+    def switch_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was last switched; absent where it is not."""
+
+    def __init__(
+        self,
+        *,
+        collection: _builtins.str = ...,
+        state: Global___ReembeddingState.ValueType = ...,
+        new: Global___EmbeddedGeneration | None = ...,
+        former: Global___EmbeddedGeneration | None = ...,
+        documents: _builtins.int = ...,
+        remaining: _builtins.int | None = ...,
+        passages_per_second: _builtins.float = ...,
+        problem: _builtins.str = ...,
+        next_attempt_time: _timestamp_pb2.Timestamp | None = ...,
+        start_time: _timestamp_pb2.Timestamp | None = ...,
+        started_by: _builtins.str = ...,
+        switch_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "former", b"former", "new", b"new", "next_attempt_time", b"next_attempt_time", "remaining", b"remaining", "start_time", b"start_time", "switch_time", b"switch_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_remaining", b"_remaining", "collection", b"collection", "documents", b"documents", "former", b"former", "new", b"new", "next_attempt_time", b"next_attempt_time", "passages_per_second", b"passages_per_second", "problem", b"problem", "remaining", b"remaining", "start_time", b"start_time", "started_by", b"started_by", "state", b"state", "switch_time", b"switch_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__remaining: _TypeAlias = _typing.Literal["remaining"]  # noqa: Y015
+    _WhichOneofArgType__remaining: _TypeAlias = _typing.Literal["_remaining", b"_remaining"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remaining) -> _WhichOneofReturnType__remaining | None: ...
+
+Global___Reembedding: _TypeAlias = Reembedding  # noqa: Y015
+
+@_typing.final
+class EmbeddedGeneration(_message.Message):
+    """The vectors that one embedder made of a collection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EMBEDDER_ID_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    PASSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    DISK_BYTES_FIELD_NUMBER: _builtins.int
+    embedder_id: _builtins.str
+    """The embedder's id."""
+    dimensions: _builtins.int
+    """Dimensions of its vectors."""
+    passage_count: _builtins.int
+    """Number of passages."""
+    disk_bytes: _builtins.int
+    """Bytes on disk, indexes included."""
+    def __init__(
+        self,
+        *,
+        embedder_id: _builtins.str = ...,
+        dimensions: _builtins.int = ...,
+        passage_count: _builtins.int = ...,
+        disk_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dimensions", b"dimensions", "disk_bytes", b"disk_bytes", "embedder_id", b"embedder_id", "passage_count", b"passage_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbeddedGeneration: _TypeAlias = EmbeddedGeneration  # noqa: Y015
+
+@_typing.final
+class GetReembeddingRequest(_message.Message):
+    """Names a collection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    collection: _builtins.str
+    """The collection; empty = `default`."""
+    def __init__(
+        self,
+        *,
+        collection: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReembeddingRequest: _TypeAlias = GetReembeddingRequest  # noqa: Y015
+
+@_typing.final
+class GetReembeddingResponse(_message.Message):
+    """How far the change is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REEMBEDDING_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reembedding(self) -> Global___Reembedding:
+        """The change."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReembeddingEntry]:
+        """What was done to the embedder of a collection of this name, latest first; at most 20."""
+
+    def __init__(
+        self,
+        *,
+        reembedding: Global___Reembedding | None = ...,
+        changes: _abc.Iterable[Global___ReembeddingEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reembedding", b"reembedding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "reembedding", b"reembedding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReembeddingResponse: _TypeAlias = GetReembeddingResponse  # noqa: Y015
+
+@_typing.final
+class ReembeddingEntry(_message.Message):
+    """Something that was done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    FROM_EMBEDDER_ID_FIELD_NUMBER: _builtins.int
+    TO_EMBEDDER_ID_FIELD_NUMBER: _builtins.int
+    TIME_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
+    action: _builtins.str
+    """`start`, `resume`, `switch`, `roll_back`, `finish` or `cancel`."""
+    from_embedder_id: _builtins.str
+    """The embedder before."""
+    to_embedder_id: _builtins.str
+    """The embedder after."""
+    changed_by: _builtins.str
+    """Who; empty = nobody known."""
+    @_builtins.property
+    def time(self) -> _timestamp_pb2.Timestamp:
+        """When."""
+
+    def __init__(
+        self,
+        *,
+        action: _builtins.str = ...,
+        from_embedder_id: _builtins.str = ...,
+        to_embedder_id: _builtins.str = ...,
+        time: _timestamp_pb2.Timestamp | None = ...,
+        changed_by: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "changed_by", b"changed_by", "from_embedder_id", b"from_embedder_id", "time", b"time", "to_embedder_id", b"to_embedder_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReembeddingEntry: _TypeAlias = ReembeddingEntry  # noqa: Y015
+
+@_typing.final
+class CompareReembeddingRequest(_message.Message):
+    """What to search for in both generations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Question(_message.Message):
+        """A question, and what is known of its answer."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TEXT_FIELD_NUMBER: _builtins.int
+        SUPPORTING_IDS_FIELD_NUMBER: _builtins.int
+        text: _builtins.str
+        """1 to 8,192 code points."""
+        @_builtins.property
+        def supporting_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """Documents that an answer needs; none = not known."""
+
+        def __init__(
+            self,
+            *,
+            text: _builtins.str = ...,
+            supporting_ids: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["supporting_ids", b"supporting_ids", "text", b"text"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    QUESTIONS_FIELD_NUMBER: _builtins.int
+    TOP_K_FIELD_NUMBER: _builtins.int
+    SAMPLE_FIELD_NUMBER: _builtins.int
+    collection: _builtins.str
+    """The collection; empty = `default`."""
+    top_k: _builtins.int
+    """Documents that are compared, 1 to 50; 0 = 10."""
+    sample: _builtins.int
+    """Sentences to take where there are no questions, 1 to 200; 0 = 50."""
+    @_builtins.property
+    def questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompareReembeddingRequest.Question]:
+        """At most 200 questions; none = sentences of the collection's own documents."""
+
+    def __init__(
+        self,
+        *,
+        collection: _builtins.str = ...,
+        questions: _abc.Iterable[Global___CompareReembeddingRequest.Question] | None = ...,
+        top_k: _builtins.int = ...,
+        sample: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection", "questions", b"questions", "sample", b"sample", "top_k", b"top_k"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompareReembeddingRequest: _TypeAlias = CompareReembeddingRequest  # noqa: Y015
+
+@_typing.final
+class CompareReembeddingResponse(_message.Message):
+    """How the two generations compare."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Difference(_message.Message):
+        """A question that the two generations find different documents for."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        QUESTION_FIELD_NUMBER: _builtins.int
+        OVERLAP_FIELD_NUMBER: _builtins.int
+        FORMER_IDS_FIELD_NUMBER: _builtins.int
+        NEW_IDS_FIELD_NUMBER: _builtins.int
+        question: _builtins.str
+        """The question."""
+        overlap: _builtins.float
+        """Overlap of its documents, 0 to 1."""
+        @_builtins.property
+        def former_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """Documents of the former, best first."""
+
+        @_builtins.property
+        def new_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """Documents of the new one."""
+
+        def __init__(
+            self,
+            *,
+            question: _builtins.str = ...,
+            overlap: _builtins.float = ...,
+            former_ids: _abc.Iterable[_builtins.str] | None = ...,
+            new_ids: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["former_ids", b"former_ids", "new_ids", b"new_ids", "overlap", b"overlap", "question", b"question"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    QUESTIONS_FIELD_NUMBER: _builtins.int
+    OVERLAP_FIELD_NUMBER: _builtins.int
+    JUDGED_FIELD_NUMBER: _builtins.int
+    FORMER_RECALL_FIELD_NUMBER: _builtins.int
+    NEW_RECALL_FIELD_NUMBER: _builtins.int
+    BETTER_FIELD_NUMBER: _builtins.int
+    WORSE_FIELD_NUMBER: _builtins.int
+    FORMER_SECONDS_FIELD_NUMBER: _builtins.int
+    NEW_SECONDS_FIELD_NUMBER: _builtins.int
+    SAMPLED_FIELD_NUMBER: _builtins.int
+    DIFFERENCES_FIELD_NUMBER: _builtins.int
+    questions: _builtins.int
+    """Questions searched for."""
+    overlap: _builtins.float
+    """Mean share, 0 to 1, of the former's first documents that are among the new one's."""
+    judged: _builtins.int
+    """Questions with known documents."""
+    former_recall: _builtins.float
+    """Mean share of the known documents among the first, of the former generation; absent where judged is 0."""
+    new_recall: _builtins.float
+    """The same of the new one."""
+    better: _builtins.int
+    """Questions for which the new one finds more of the known documents."""
+    worse: _builtins.int
+    """Questions for which it finds fewer."""
+    former_seconds: _builtins.float
+    """Median seconds of a search in the former generation, embedding the question included."""
+    new_seconds: _builtins.float
+    """The same of the new one."""
+    sampled: _builtins.bool
+    """The questions were sentences of the collection, each of which should find its own document."""
+    @_builtins.property
+    def differences(self) -> _containers.RepeatedCompositeFieldContainer[Global___CompareReembeddingResponse.Difference]:
+        """Questions that the two answer most differently, at most 10."""
+
+    def __init__(
+        self,
+        *,
+        questions: _builtins.int = ...,
+        overlap: _builtins.float = ...,
+        judged: _builtins.int = ...,
+        former_recall: _builtins.float | None = ...,
+        new_recall: _builtins.float | None = ...,
+        better: _builtins.int = ...,
+        worse: _builtins.int = ...,
+        former_seconds: _builtins.float = ...,
+        new_seconds: _builtins.float = ...,
+        sampled: _builtins.bool = ...,
+        differences: _abc.Iterable[Global___CompareReembeddingResponse.Difference] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_former_recall", b"_former_recall", "_new_recall", b"_new_recall", "former_recall", b"former_recall", "new_recall", b"new_recall"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_former_recall", b"_former_recall", "_new_recall", b"_new_recall", "better", b"better", "differences", b"differences", "former_recall", b"former_recall", "former_seconds", b"former_seconds", "judged", b"judged", "new_recall", b"new_recall", "new_seconds", b"new_seconds", "overlap", b"overlap", "questions", b"questions", "sampled", b"sampled", "worse", b"worse"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__former_recall: _TypeAlias = _typing.Literal["former_recall"]  # noqa: Y015
+    _WhichOneofArgType__former_recall: _TypeAlias = _typing.Literal["_former_recall", b"_former_recall"]  # noqa: Y015
+    _WhichOneofReturnType__new_recall: _TypeAlias = _typing.Literal["new_recall"]  # noqa: Y015
+    _WhichOneofArgType__new_recall: _TypeAlias = _typing.Literal["_new_recall", b"_new_recall"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__former_recall) -> _WhichOneofReturnType__former_recall | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__new_recall) -> _WhichOneofReturnType__new_recall | None: ...
+
+Global___CompareReembeddingResponse: _TypeAlias = CompareReembeddingResponse  # noqa: Y015
+
+@_typing.final
+class ChangeReembeddingRequest(_message.Message):
+    """What to do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    ACTION_FIELD_NUMBER: _builtins.int
+    collection: _builtins.str
+    """The collection; empty = `default`."""
+    action: Global___ReembeddingAction.ValueType
+    """What to do."""
+    def __init__(
+        self,
+        *,
+        collection: _builtins.str = ...,
+        action: Global___ReembeddingAction.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "collection", b"collection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeReembeddingRequest: _TypeAlias = ChangeReembeddingRequest  # noqa: Y015
+
+@_typing.final
+class ChangeReembeddingResponse(_message.Message):
+    """The change after that."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REEMBEDDING_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def reembedding(self) -> Global___Reembedding:
+        """As it is now; after FINISH and CANCEL as it was last."""
+
+    def __init__(
+        self,
+        *,
+        reembedding: Global___Reembedding | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reembedding", b"reembedding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reembedding", b"reembedding"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeReembeddingResponse: _TypeAlias = ChangeReembeddingResponse  # noqa: Y015

@@ -80,6 +80,26 @@ class CorpusServiceStub:
                 request_serializer=pointsman_dot_v1_dot_corpus__pb2.SearchPassagesRequest.SerializeToString,
                 response_deserializer=pointsman_dot_v1_dot_corpus__pb2.SearchPassagesResponse.FromString,
                 _registered_method=True)
+        self.StartReembedding = channel.unary_unary(
+                '/pointsman.v1.CorpusService/StartReembedding',
+                request_serializer=pointsman_dot_v1_dot_corpus__pb2.StartReembeddingRequest.SerializeToString,
+                response_deserializer=pointsman_dot_v1_dot_corpus__pb2.StartReembeddingResponse.FromString,
+                _registered_method=True)
+        self.GetReembedding = channel.unary_unary(
+                '/pointsman.v1.CorpusService/GetReembedding',
+                request_serializer=pointsman_dot_v1_dot_corpus__pb2.GetReembeddingRequest.SerializeToString,
+                response_deserializer=pointsman_dot_v1_dot_corpus__pb2.GetReembeddingResponse.FromString,
+                _registered_method=True)
+        self.CompareReembedding = channel.unary_unary(
+                '/pointsman.v1.CorpusService/CompareReembedding',
+                request_serializer=pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingRequest.SerializeToString,
+                response_deserializer=pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingResponse.FromString,
+                _registered_method=True)
+        self.ChangeReembedding = channel.unary_unary(
+                '/pointsman.v1.CorpusService/ChangeReembedding',
+                request_serializer=pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingRequest.SerializeToString,
+                response_deserializer=pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingResponse.FromString,
+                _registered_method=True)
 
 
 class CorpusServiceServicer:
@@ -151,6 +171,35 @@ class CorpusServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StartReembedding(self, request, context):
+        """Begins to embed a collection with another embedder, in the background, while it goes on answering with its own; with
+        the embedder of the change under way it goes on at once. FAILED_PRECONDITION where it has that embedder already.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReembedding(self, request, context):
+        """How far it is. NOT_FOUND where the collection's embedder is not being changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompareReembedding(self, request, context):
+        """Searches for questions in both generations and compares what is found.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeReembedding(self, request, context):
+        """Switches, rolls back, finishes or cancels. Every server of the database follows within seconds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CorpusServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -198,6 +247,26 @@ def add_CorpusServiceServicer_to_server(servicer, server):
                     servicer.SearchPassages,
                     request_deserializer=pointsman_dot_v1_dot_corpus__pb2.SearchPassagesRequest.FromString,
                     response_serializer=pointsman_dot_v1_dot_corpus__pb2.SearchPassagesResponse.SerializeToString,
+            ),
+            'StartReembedding': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartReembedding,
+                    request_deserializer=pointsman_dot_v1_dot_corpus__pb2.StartReembeddingRequest.FromString,
+                    response_serializer=pointsman_dot_v1_dot_corpus__pb2.StartReembeddingResponse.SerializeToString,
+            ),
+            'GetReembedding': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetReembedding,
+                    request_deserializer=pointsman_dot_v1_dot_corpus__pb2.GetReembeddingRequest.FromString,
+                    response_serializer=pointsman_dot_v1_dot_corpus__pb2.GetReembeddingResponse.SerializeToString,
+            ),
+            'CompareReembedding': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompareReembedding,
+                    request_deserializer=pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingRequest.FromString,
+                    response_serializer=pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingResponse.SerializeToString,
+            ),
+            'ChangeReembedding': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeReembedding,
+                    request_deserializer=pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingRequest.FromString,
+                    response_serializer=pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -444,6 +513,114 @@ class CorpusService:
             '/pointsman.v1.CorpusService/SearchPassages',
             pointsman_dot_v1_dot_corpus__pb2.SearchPassagesRequest.SerializeToString,
             pointsman_dot_v1_dot_corpus__pb2.SearchPassagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartReembedding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.CorpusService/StartReembedding',
+            pointsman_dot_v1_dot_corpus__pb2.StartReembeddingRequest.SerializeToString,
+            pointsman_dot_v1_dot_corpus__pb2.StartReembeddingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReembedding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.CorpusService/GetReembedding',
+            pointsman_dot_v1_dot_corpus__pb2.GetReembeddingRequest.SerializeToString,
+            pointsman_dot_v1_dot_corpus__pb2.GetReembeddingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompareReembedding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.CorpusService/CompareReembedding',
+            pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingRequest.SerializeToString,
+            pointsman_dot_v1_dot_corpus__pb2.CompareReembeddingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeReembedding(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.CorpusService/ChangeReembedding',
+            pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingRequest.SerializeToString,
+            pointsman_dot_v1_dot_corpus__pb2.ChangeReembeddingResponse.FromString,
             options,
             channel_credentials,
             insecure,

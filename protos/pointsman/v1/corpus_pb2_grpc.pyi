@@ -54,6 +54,16 @@ class CorpusServiceStub:
     """Deletes documents; unknown ids are no error."""
     SearchPassages: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.SearchPassagesRequest, _corpus_pb2.SearchPassagesResponse]
     """Searches passages without answering."""
+    StartReembedding: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.StartReembeddingRequest, _corpus_pb2.StartReembeddingResponse]
+    """Begins to embed a collection with another embedder, in the background, while it goes on answering with its own; with
+    the embedder of the change under way it goes on at once. FAILED_PRECONDITION where it has that embedder already.
+    """
+    GetReembedding: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.GetReembeddingRequest, _corpus_pb2.GetReembeddingResponse]
+    """How far it is. NOT_FOUND where the collection's embedder is not being changed."""
+    CompareReembedding: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.CompareReembeddingRequest, _corpus_pb2.CompareReembeddingResponse]
+    """Searches for questions in both generations and compares what is found."""
+    ChangeReembedding: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.ChangeReembeddingRequest, _corpus_pb2.ChangeReembeddingResponse]
+    """Switches, rolls back, finishes or cancels. Every server of the database follows within seconds."""
 
 @_typing.type_check_only
 class CorpusServiceAsyncStub(CorpusServiceStub):
@@ -81,6 +91,16 @@ class CorpusServiceAsyncStub(CorpusServiceStub):
     """Deletes documents; unknown ids are no error."""
     SearchPassages: _aio.UnaryUnaryMultiCallable[_corpus_pb2.SearchPassagesRequest, _corpus_pb2.SearchPassagesResponse]  # type: ignore[assignment]
     """Searches passages without answering."""
+    StartReembedding: _aio.UnaryUnaryMultiCallable[_corpus_pb2.StartReembeddingRequest, _corpus_pb2.StartReembeddingResponse]  # type: ignore[assignment]
+    """Begins to embed a collection with another embedder, in the background, while it goes on answering with its own; with
+    the embedder of the change under way it goes on at once. FAILED_PRECONDITION where it has that embedder already.
+    """
+    GetReembedding: _aio.UnaryUnaryMultiCallable[_corpus_pb2.GetReembeddingRequest, _corpus_pb2.GetReembeddingResponse]  # type: ignore[assignment]
+    """How far it is. NOT_FOUND where the collection's embedder is not being changed."""
+    CompareReembedding: _aio.UnaryUnaryMultiCallable[_corpus_pb2.CompareReembeddingRequest, _corpus_pb2.CompareReembeddingResponse]  # type: ignore[assignment]
+    """Searches for questions in both generations and compares what is found."""
+    ChangeReembedding: _aio.UnaryUnaryMultiCallable[_corpus_pb2.ChangeReembeddingRequest, _corpus_pb2.ChangeReembeddingResponse]  # type: ignore[assignment]
+    """Switches, rolls back, finishes or cancels. Every server of the database follows within seconds."""
 
 class CorpusServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps collections and their documents. Everything is within the caller's tenant."""
@@ -159,5 +179,39 @@ class CorpusServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_corpus_pb2.SearchPassagesResponse, _abc.Awaitable[_corpus_pb2.SearchPassagesResponse]]:
         """Searches passages without answering."""
+
+    @_abc_1.abstractmethod
+    def StartReembedding(
+        self,
+        request: _corpus_pb2.StartReembeddingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_corpus_pb2.StartReembeddingResponse, _abc.Awaitable[_corpus_pb2.StartReembeddingResponse]]:
+        """Begins to embed a collection with another embedder, in the background, while it goes on answering with its own; with
+        the embedder of the change under way it goes on at once. FAILED_PRECONDITION where it has that embedder already.
+        """
+
+    @_abc_1.abstractmethod
+    def GetReembedding(
+        self,
+        request: _corpus_pb2.GetReembeddingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_corpus_pb2.GetReembeddingResponse, _abc.Awaitable[_corpus_pb2.GetReembeddingResponse]]:
+        """How far it is. NOT_FOUND where the collection's embedder is not being changed."""
+
+    @_abc_1.abstractmethod
+    def CompareReembedding(
+        self,
+        request: _corpus_pb2.CompareReembeddingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_corpus_pb2.CompareReembeddingResponse, _abc.Awaitable[_corpus_pb2.CompareReembeddingResponse]]:
+        """Searches for questions in both generations and compares what is found."""
+
+    @_abc_1.abstractmethod
+    def ChangeReembedding(
+        self,
+        request: _corpus_pb2.ChangeReembeddingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_corpus_pb2.ChangeReembeddingResponse, _abc.Awaitable[_corpus_pb2.ChangeReembeddingResponse]]:
+        """Switches, rolls back, finishes or cancels. Every server of the database follows within seconds."""
 
 def add_CorpusServiceServicer_to_server(servicer: CorpusServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

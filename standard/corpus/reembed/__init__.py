@@ -1,0 +1,1 @@
+"""A change of embedder: a generation beside the one that answers, a switch, a way back, the end of the old one."""
