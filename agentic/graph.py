@@ -6,6 +6,7 @@ besides the state (library, model, the caller's stream) comes with the run's con
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
@@ -13,19 +14,23 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
-from agentic.actions import Ask, Proposal, Search
+from agentic.actions import Ask, Proposal, Search, searches_of
 from agentic.context import RunContext
 from agentic.nodes import act, compress, guard, judge, judged_until, propose
 from agentic.settings import MAX_STEPS
 from agentic.state import Evidence, Reply, RunState
+from standard import semconv
 from standard.domain.outcome import RouteResult
 from standard.domain.text import UntrustedText
+from standard.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
+
+    from standard.spans import Span
 
 
 class Channels(TypedDict, total=False):
@@ -87,7 +92,9 @@ async def _clarify(state: Channels, *, runtime: Runtime[RunContext]) -> Command[
 async def _answer(state: Channels, *, runtime: Runtime[RunContext]) -> Command[str]:
     """Write the answer from what is known."""
     run = runtime.context.stamp(_join(state))
-    written = await runtime.context.write_answer(run)
+    with span("agentic.answer") as opened:
+        _tell_ending(opened, run)
+        written = await runtime.context.write_answer(run)
     if isinstance(written, RouteResult):
         return Command(update={"result": written}, goto=END)
     search = Search(written.query, reason="the draft lacks this")
@@ -144,11 +151,50 @@ class _Node(Protocol):
 
 
 def _node(work: Callable[[RunState, RunContext], Awaitable[RunState]], edge: Callable[[RunState], str]) -> _Node:
+    name = work.__name__
+    step = f"agentic.{name}"
+
     async def run(state: Channels, *, runtime: Runtime[RunContext]) -> Command[str]:
-        after = await work(runtime.context.stamp(_join(state)), runtime.context)
+        before = runtime.context.stamp(_join(state))
+        proposed = before.proposal if name == "act" else None
+        if proposed is None:
+            opening = span(step)
+        else:
+            kind = proposed.action.kind
+            opening = span(
+                f"{semconv.EXECUTE_TOOL} {kind}",
+                {semconv.OPERATION: semconv.EXECUTE_TOOL, semconv.TOOL: kind, semconv.TOOL_TYPE: "datastore"},
+            )
+        with opening as opened:
+            after = await work(before, runtime.context)
+            if opened.recording:
+                _tell_step(opened, name, before, after)
         return Command(update=_split(after, state), goto=edge(after))
 
     return run
+
+
+def _tell_step(opened: Span, name: str, before: RunState, after: RunState) -> None:
+    """Say on a node's span what it came to; texts only where content is written."""
+    opened.set("pointsman.step", after.steps)
+    if name == "judge" and after.last_judgement is not None and after.last_judgement is not before.last_judgement:
+        opened.set("pointsman.sufficiency", after.last_judgement.score)
+    elif name == "propose" and after.proposal is not None:
+        opened.set("pointsman.action", after.proposal.action.kind)
+        searches = searches_of(after.proposal.action)
+        if opened.content and searches:
+            opened.set(semconv.TOOL_ARGUMENTS, json.dumps([each.query for each in searches], ensure_ascii=False))
+    elif name == "guard" and len(after.refusals) > len(before.refusals):
+        opened.set("pointsman.guard", after.refusals[-1].guard)
+    elif name == "act":
+        opened.set("pointsman.passages.held", len(after.evidence.held))
+    if after.ending is not None:
+        _tell_ending(opened, after)
+
+
+def _tell_ending(opened: Span, run: RunState) -> None:
+    if run.ending is not None:
+        opened.set("pointsman.stop_reason", run.ending.reason.value)
 
 
 def _join(channels: Channels) -> RunState:

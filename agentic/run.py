@@ -18,6 +18,7 @@ from agentic.guards.dedup import Lot, admit
 from agentic.library import retrieved_tokens
 from agentic.settings import AgenticSettings, resolve_limits
 from agentic.state import Evidence, IssuedQuery, RunState
+from standard import semconv
 from standard.domain.answer import AnswerSource, Usage
 from standard.domain.errors import AlreadyExists, FailedPrecondition
 from standard.domain.event import ClarificationAsked, PassagesScreened, QueryIssued
@@ -25,6 +26,7 @@ from standard.domain.outcome import RouteResult
 from standard.outlet import Blocked, Outlet
 from standard.pipeline import WITHHELD
 from standard.screening import screen
+from standard.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from standard.domain.event import Emit, EventBody
     from standard.domain.passage import SearchResult
     from standard.domain.question import Question
+    from standard.spans import Value
+
+AGENT = "pointsman"
+"""The loop's name in traces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +297,8 @@ async def _run(
     graph = parts.graph if keep else parts.unkept
     config = _config(thread if keep else "")
     # The environment may switch LangSmith's tracing on; questions and passages do not leave through that door.
-    with tracing_context(enabled=False):
+    attributes: dict[str, Value] = {semconv.OPERATION: semconv.INVOKE_AGENT, semconv.AGENT: AGENT}
+    with tracing_context(enabled=False), span(f"{semconv.INVOKE_AGENT} {AGENT}", attributes) as opened:
         try:
             for body in opening:
                 await outlet(body)
@@ -304,6 +311,7 @@ async def _run(
                 return await outlet.close(await clarification_result(values["run"], question_back, outlet))
         except Blocked:
             result = await outlet.close_blocked(AnswerSource.GENERATED, steps=reached.steps, usage=reached.usage)
+        opened.set("pointsman.steps", result.steps)
         if keep and parts.checkpointer is not None:
             await parts.checkpointer.adelete_thread(thread)
         return result

@@ -7,6 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from standard import spans
 from standard.domain.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Admission:
             self._metrics.shed.labels("queue_full").inc()
             raise Overloaded("too many questions are waiting; try again shortly", retry_after_seconds=self._timeout)
         self._waiting += 1
-        started = time.perf_counter()
+        started, began = time.perf_counter(), spans.clock()
         try:
             async with asyncio.timeout(self._timeout):
                 await self._semaphore.acquire()
@@ -61,4 +62,5 @@ class Admission:
             ) from None
         finally:
             self._waiting -= 1
+            spans.waited("wait for a place", began)
         self._metrics.queue_seconds.observe(time.perf_counter() - started)

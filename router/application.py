@@ -32,7 +32,6 @@ from router.configs import (
     routing_policy,
     scan_of,
 )
-from router.embedders import configure, own_spec
 from router.gateway import Gateway
 from router.health import Health, Probe
 from router.journal.store import Journal
@@ -40,34 +39,36 @@ from router.keys import find_key
 from router.limits import TenantLimits
 from router.parts import GatewayParts
 from router.policy import PolicyStore
-from router.reembed import Reembeddings
 from router.rollout.shadow import Shadow
 from router.routing_models import ModelLoader
 from router.tables import open_tables
+from router.telemetry.calls import Calls
 from router.telemetry.drift import DriftWatch
 from router.telemetry.llm import LlmMetrics
 from router.telemetry.metrics import Metrics
-from standard.corpus.collections import EmbedderIdentity, ensure_collection, get_collection
-from standard.corpus.embedders import Embedders
+from router.telemetry.retrievals import TracedLibrary, TracedRetriever
+from standard import semconv
+from standard.corpus.collections import EmbedderIdentity, ensure_collection
 from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
-from standard.domain.errors import DatabaseUnavailable, NotFound
+from standard.domain.errors import DatabaseUnavailable
 from standard.embedding.factory import open_embedder
 from standard.foreign.dispatch import LibraryByCollection, RetrieverByCollection
-from standard.foreign.evidence import EvidenceVectors
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
 from standard.sandbox.canary import draw_canary
 from standard.sandbox.guarded_llm import GuardedLlm
+from standard.spans import span
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
+    from agentic.library import Embed, Library
     from router.keys import StoredKey
     from router.parts import RouteHandler
     from router.settings import Settings
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from standard.embedding.protocol import Embedder
     from standard.foreign.dispatch import Tables
     from standard.llm.protocol import Llm, Purpose
+    from standard.spans import Value
 
 _log = structlog.get_logger("pointsman.application")
 _MIGRATE_SECONDS = 300.0
@@ -111,7 +113,7 @@ class Application:
     passages: Retriever
     tables: Tables
     standard: RouteHandler
-    reembeddings: Reembeddings
+    calls: Calls
 
     @property
     def embedder_identity(self) -> EmbedderIdentity:
@@ -129,10 +131,7 @@ class Application:
     ) -> IngestReport:
         """Ingest into a collection, which is made when it is missing; a table of one's own is refused."""
         self.tables.refuse(tenant, collection, "ingest")
-        try:
-            found = await get_collection(self.pool, tenant, collection)
-        except NotFound:
-            found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
+        found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
         scan, version = scan_of(found, self.settings)
         return await ingest(
             self.pool,
@@ -144,7 +143,6 @@ class Application:
             scan=scan,
             scan_version=version,
             progress=progress,
-            embedder_of=lambda of: self.reembeddings.embedders.of(of.embedder, of.embedder_spec),
         )
 
 
@@ -153,29 +151,31 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
     """Yield the parts, opened in the order in which they need each other and closed in reverse."""
     metrics = metrics or Metrics()
     async with AsyncExitStack() as stack:
+        calls = await _calls(settings, metrics, stack)  # first, so that what ends last is still sent
         embedder, pool = await _open_embedder_and_pool(settings, stack)
+        embed_queries = _embedding(embedder)
 
         async def embed(text: str) -> NDArray[np.float32]:
-            vector: NDArray[np.float32] = (await embedder.embed_queries([text]))[0]
+            vector: NDArray[np.float32] = (await embed_queries([text]))[0]
             return vector
 
-        embedders = await stack.enter_async_context(Embedders(embedder, own_spec(settings), configure(settings)))
         retriever = CorpusRetriever(
             pool,
             embedder_id=embedder.id,
             embedder_checksum=embedder.checksum,
             settings=retrieval_settings(settings),
-            embedder_of=embedders.of,
-            evidence=EvidenceVectors(embedder.embed_queries) if settings.retrieval.evidence else None,
         )
         tables = await open_tables(settings, pool, embedder, stack)
         searched = RetrieverByCollection(retriever, tables) if tables.by_name else retriever
         passages = await _reranked(searched, settings, stack)
         reader = CorpusReader(pool, retriever, scan_policy=settings.sandbox.policy)
+        library: Library = LibraryByCollection(reader, tables) if tables.by_name else reader
+        if settings.traces.endpoint:
+            passages, library = TracedRetriever(passages), TracedLibrary(library)
         config = llm_config(settings)
         llm = None if config is None else await stack.enter_async_context(OpenAiLlm(config, LlmMetrics(metrics)))
         asked = None if llm is None else GuardedLlm(llm, draw_canary(), lambda purpose: _leaked(metrics, purpose))
-        models = ModelLoader(settings.routing.model, embedder, embedder.embed_queries)
+        models = ModelLoader(settings.routing.model, embedder, embed_queries)
         models.load()
         journal = Journal(
             pool,
@@ -188,8 +188,8 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         policies = PolicyStore(pool, routing_policy(settings, models.threshold))
         await policies.refresh()
         agentic = make_agentic(
-            LibraryByCollection(reader, tables) if tables.by_name else reader,
-            embedder.embed_queries,
+            library,
+            embed_queries,
             asked,
             agentic_settings(settings),
             settings.llm.max_output_tokens,
@@ -199,7 +199,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
         )
         drift = DriftWatch(models.current, metrics)
         upstream = await _upstream(settings, stack)
-        standard = _standard(asked, upstream, embedder, settings, metrics)
+        standard = _standard(asked, upstream, embed_queries, settings, metrics)
         parts = GatewayParts(
             embed=embed,
             retriever=passages,
@@ -245,8 +245,39 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             passages,
             tables,
             standard,
-            Reembeddings(pool, embedders, settings, retriever, embed),
+            calls,
         )
+
+
+async def _calls(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Calls:
+    """What keeps the record of calls, with their spans where traces are sent anywhere."""
+    traces, access = settings.traces, settings.log.access
+    if not traces.endpoint:
+        return Calls(None, access)
+    from router.telemetry.tracing import open_tracing
+
+    content = traces.content and settings.journal.questions == "text"
+    if content != traces.content:
+        _log.warning("traces hold no content, since journal.questions is not text")
+    return Calls(await stack.enter_async_context(open_tracing(traces, metrics, content=content)), access)
+
+
+def _embedding(embedder: Embedder) -> Embed:
+    """The embedder's questions as spans; other callers' questions of the same batch are not in them."""
+    name = f"{semconv.EMBEDDINGS} {embedder.id}"
+    attributes: dict[str, Value] = {
+        semconv.OPERATION: semconv.EMBEDDINGS,
+        semconv.PROVIDER: semconv.OPENAI if embedder.id.startswith("openai:") else "pointsman",
+        semconv.REQUEST_MODEL: embedder.id,
+        semconv.DIMENSIONS: embedder.dimensions,
+    }
+
+    async def embed_queries(texts: Sequence[str]) -> NDArray[np.float32]:
+        with span(name, attributes) as opened:
+            opened.set("pointsman.embeddings.texts", len(texts))
+            return await embedder.embed_queries(texts)
+
+    return embed_queries
 
 
 async def _reranked(passages: Retriever, settings: Settings, stack: AsyncExitStack) -> Retriever:
@@ -311,17 +342,17 @@ async def _upstream(settings: Settings, stack: AsyncExitStack) -> UpstreamClient
 
 
 def _standard(
-    llm: Llm | None, upstream: UpstreamClient | None, embedder: Embedder, settings: Settings, metrics: Metrics
+    llm: Llm | None, upstream: UpstreamClient | None, embed: Embed, settings: Settings, metrics: Metrics
 ) -> RouteHandler:
     """The standard route: our own, an upstream before it, or an upstream behind it."""
-    ours = standard_handler(llm, embedder.embed_queries, settings, metrics)
+    ours = standard_handler(llm, embed, settings, metrics)
     if upstream is None:
         return ours
     from router.upstream.route import upstream_fallback, upstream_first
 
     if settings.upstream.use == "standard":
         return upstream_first(upstream, ours)
-    return upstream_fallback(upstream, ours, standard_handler(None, embedder.embed_queries, settings, metrics))
+    return upstream_fallback(upstream, ours, standard_handler(None, embed, settings, metrics))
 
 
 def _leaked(metrics: Metrics, purpose: Purpose) -> None:

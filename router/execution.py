@@ -23,6 +23,7 @@ from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
 from router.tasks import task_group
 from router.telemetry.events import count_event
+from standard import spans
 from standard.domain.answer import Answer, Decision, Outcome, Timings
 from standard.domain.errors import (
     AlreadyExists,
@@ -102,6 +103,7 @@ class Execution:
         self._recorded = 0
         self._replies: list[str] = []
         self._looked: FirstLook | None = None
+        self._earlier = ""
 
     async def work(self, *, known: bool = False) -> Aside | None:
         """Work to the end, finish the run, and return what is to be answered aside, if it is.
@@ -172,6 +174,9 @@ class Execution:
         answer: Answer | None = None
         if begun.state:  # it was somebody's before
             await self._catch_up()
+            opened = spans.current()
+            if self._earlier and opened is not None:
+                opened.link(self._earlier)
             self._recorded = len(run.events)
             answer = await self._carry_on()
         if answer is None:
@@ -214,6 +219,7 @@ class Execution:
         if stored is None:
             raise NotFound(f"no run {run.request_id!r}")
         run.take_over(journal.events(stored))
+        self._earlier = next((entry.trace for entry in reversed(stored.entries) if entry.trace), self._earlier)
         self._replies = replies_of(stored.question)
         if run.reply and self._replies[-1:] != [run.reply]:  # somebody else's reply came first
             raise FailedPrecondition(f"run {run.request_id!r} does not wait for input")
@@ -257,7 +263,8 @@ class Execution:
         held = self._run.held
         fresh = events[self._recorded :]
         if held is not None and (fresh or state != "running"):
-            await self._parts.journal.append(held, fresh, state=state)
+            trace = spans.outgoing().get("traceparent", "")
+            await self._parts.journal.append(held, fresh, state=state, trace=trace)
             self._recorded += len(fresh)
 
     async def _record_failure(self, cause: BaseException) -> None:
@@ -303,13 +310,15 @@ class Execution:
             parts.metrics.retrieved(first)
             signals = Signals()
             if models is not None and reading is not None:
-                signals = await self._signals(models, await reading, vector, first)
+                with spans.span("pointsman.decide"):
+                    signals = await self._signals(models, await reading, vector, first)
         clock.decide = time.perf_counter() - at
         return FirstLook(vector, first, signals)
 
     async def _read(self, models: RoutingModels) -> TextReading | None:
         try:
-            return await models.read(self._question)
+            with spans.span("pointsman.classify", {"pointsman.model_version": models.version}):
+                return await models.read(self._question)
         except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
             _log.exception("the classifier failed; taking the safe route")
         return None
@@ -345,11 +354,12 @@ class Execution:
         self._looked = look
         clock.decide += time.perf_counter() - at
         parts.metrics.decided(decision, clock.decide)
+        _tell(decision)
         if parts.drift is not None and not question.probe:
             parts.drift.note(look.signals, look.vector)
         await self._emit(DecisionMade(decision))
         waited = time.perf_counter() - clock.started
-        parts.metrics.first_event_seconds.labels(decision.route.value).observe(waited)
+        parts.metrics.first_event(decision.route.value, waited)
         if question.dry_run:
             return dry_answer(question, decision, clock.timings())
         return self._whole(*await self._route(look, decision, lets_agentic(around, policy)))
@@ -358,6 +368,8 @@ class Execution:
         clock = self._clock
         if isinstance(body, TokenEmitted) and not clock.first_token:
             clock.first_token = time.perf_counter() - clock.started
+            if (opened := spans.recording()) is not None:
+                opened.note("first token", {})
         count_event(self._parts.metrics, body)
         self._run.append(body, describe(body))
         if isinstance(body, (PassagesFound, SufficiencyJudged)):
@@ -384,6 +396,18 @@ class Execution:
         left = replace(question, budget=less(question.budget, result.usage))
         further = await parts.agentic(left, look.vector, look.first, emit=emit, may_escalate=False)
         return Route.AGENTIC, decision, replace(further, usage=result.usage + further.usage)
+
+
+def _tell(decision: Decision) -> None:
+    """Write on the run's span what was decided, and why."""
+    opened = spans.recording()
+    if opened is None:
+        return
+    opened.set("pointsman.decision", decision.route.value)
+    opened.set("pointsman.decision.reason", decision.reason.value)
+    opened.set("pointsman.decision.threshold", decision.threshold)
+    if decision.complex_probability is not None:
+        opened.set("pointsman.decision.complex_probability", decision.complex_probability)
 
 
 def circumstances(

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import time
-import uuid
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
@@ -27,6 +26,8 @@ from router.outcomes import Feedback, verdict_of_feedback
 from router.runs import LiveRun, RunRegistry
 from router.sessions import Sessions
 from router.tasks import task_group
+from router.telemetry.calls import answered, named, new_request_id
+from standard import semconv
 from standard.domain.errors import (
     AlreadyExists,
     FailedPrecondition,
@@ -36,7 +37,7 @@ from standard.domain.errors import (
     Unavailable,
 )
 from standard.domain.event import Completed, Event
-from standard.retrieval.pin import pin_generations
+from standard.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from standard.domain.answer import Answer, Decision
     from standard.domain.passage import Scope, SearchResult
     from standard.domain.question import Question, Route
+    from standard.spans import Span
 
 _log = structlog.get_logger("pointsman.gateway")
 
@@ -121,7 +123,8 @@ class Gateway:
         AlreadyExists. Leaving the iteration cancels the run when nobody else reads it.
         """
         if not question.request_id:
-            question = replace(question, request_id=uuid.uuid4().hex)
+            question = replace(question, request_id=new_request_id())
+        named(question.request_id)
         digest = body_hash(question)
 
         def start() -> LiveRun:
@@ -162,6 +165,7 @@ class Gateway:
         loop's time at which the answer must be out.
         """
         tenant = scope.tenant
+        named(request_id)
         stored: StoredRun | None = None
         if self._runs.get(tenant, request_id) is None:
             stored = await self._parts.journal.load(tenant, request_id, after_sequence=after_sequence)
@@ -229,6 +233,8 @@ class Gateway:
         try:
             async with aclosing(run.read(after_sequence)) as events:
                 async for event in events:
+                    if isinstance(event.body, Completed):
+                        answered(event.body.answer)
                     yield event
         finally:
             run.readers -= 1
@@ -244,9 +250,12 @@ class Gateway:
         """Work on a run to its end; every error ends in the run, never in the task group."""
         spent = Spent()
         spent_now.set(spent)  # of this task alone
-        pin_generations()
         try:
-            with structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant):
+            with (
+                structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant),
+                span("pointsman.run") as opened,
+            ):
+                _tell(opened, question)
                 self._begin_aside(await Execution(self._parts, self._sessions, run, question).work(known=known))
         except asyncio.CancelledError:
             message = "the run was stopped before its end; ask again with the same id"
@@ -325,6 +334,20 @@ class Gateway:
         found = verdict_of_feedback(run.facts, run.feedback, Feedback(rating, correct_route))
         if found is not None:
             self._parts.metrics.verdicts.labels(found.value).inc()
+
+
+def _tell(opened: Span, question: Question) -> None:
+    """Say on a run's span what it works on."""
+    if not opened.recording:
+        return
+    opened.set("pointsman.request_id", question.request_id)
+    opened.set("pointsman.tenant", question.scope.tenant)
+    if question.session_id:
+        opened.set(semconv.CONVERSATION, question.session_id)
+    if question.probe:
+        opened.set("pointsman.probe", value=True)
+    if opened.content:
+        opened.set("pointsman.question", question.text.raw)
 
 
 def body_hash(question: Question) -> str:

@@ -25,7 +25,6 @@ from router.telemetry.exposition import open_metrics
 from router.telemetry.metrics import Metrics
 from router.tls import open_certificates
 from standard.corpus.ingest import IngestReport
-from standard.corpus.reembed.worker import Reembedder
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ async def open_grpc(
     async def ingest_from_wire(tenant: str, collection: str, incoming: Any, *, prune: bool) -> IngestReport:  # noqa: ANN401
         return await application.ingest(tenant, collection, incoming, prune=prune)
 
-    reembeddings = application.reembeddings
-    reembedder = Reembedder(application.pool, reembeddings.embedders, reembeddings.scan_of)
     services = (
         GatewayService(application.gateway, settings, caller),
         CorpusService(
@@ -74,7 +71,6 @@ async def open_grpc(
             settings.limits,
             caller,
             application.tables,
-            application.reembeddings,
             application.gateway.place,
         ),
         AdminService(application.policies, application.journal, caller),
@@ -89,13 +85,13 @@ async def open_grpc(
             gate or application.gate,
             shared=shared,
             certificates=certificates,
+            calls=application.calls,
         ) as bound,
     ):
         followers = [
             group.create_task(health.follow()),
             group.create_task(application.policies.follow()),
             group.create_task(_purge_forever(application)),
-            group.create_task(reembedder.follow()),
             group.create_task(application.drift.follow()),
         ]
         try:
@@ -134,6 +130,7 @@ async def open_http_beside(
     from router.http.app import caller as caller_of
     from router.http.asking import HttpParts
     from router.http.console import ConsoleParts, console_paths
+    from router.http.observe import ObserveHttp
     from router.http.server import open_http
 
     settings, health = application.settings, application.health
@@ -157,7 +154,8 @@ async def open_http_beside(
         if settings.http.console
         else ()
     )
-    app = HttpApp(parts, served_paths(settings.http.contracts, console))
+    served = served_paths(settings.http.contracts, console)
+    app = HttpApp(parts, served, ObserveHttp(application.metrics, application.calls))
     async with open_http(
         settings.http,
         app,

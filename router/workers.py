@@ -85,7 +85,7 @@ async def work(place: Place, settings: Settings) -> None:
     from router.serving import open_worker
     from router.telemetry.logs import configure_logs
 
-    configure_logs(settings.log)
+    configure_logs(settings)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -127,20 +127,32 @@ ROWS: Final = (
                 "reqps",
                 _rates("grpc_server_handled_total", "grpc_code", _ANSWERING),
                 "bars",
-                12,
+            ),
+            Panel(
+                "HTTP requests by status",
+                "Requests a second by status; client_gone went away before it was answered, broken broke off within "
+                "its answer. Faults above 5%: PointsmanHttpErrors.",
+                "reqps",
+                _rates("pointsman_http_requests_total", "status", 'facade!="health"'),
+                "bars",
             ),
             Panel(
                 "Faults of the server",
-                "Share of answering calls that ended in a fault of the server; 0.1% is allowed over a month.",
+                "Share of answering calls, and of HTTP requests, that ended in a fault of the server; of calls 0.1% is "
+                "allowed over a month.",
                 "percentunit",
                 (
                     _share(
                         f'grpc_server_handled_total{{$S, {_ANSWERING}, grpc_code=~"{_FAULTS}"}}',
                         f"grpc_server_handled_total{{$S, {_ANSWERING}}}",
-                        "faults",
+                        "gRPC",
+                    ),
+                    _share(
+                        'pointsman_http_requests_total{$S, facade!="health", status=~"5..|broken"}',
+                        'pointsman_http_requests_total{$S, facade!="health"}',
+                        "HTTP",
                     ),
                 ),
-                width=12,
             ),
         ),
     ),
@@ -153,18 +165,28 @@ ROWS: Final = (
                 "retrieval. 99% within 500 ms are promised.",
                 "s",
                 _quantiles("pointsman_first_event_seconds", quantiles=(0.5, 0.95, 0.99)),
+                width=6,
             ),
             Panel(
                 "Whole answer",
                 "From arrival to the end. Promised: 95% of standard answers within 5 s, of agentic ones within 60 s.",
                 "s",
                 _quantiles("pointsman_answer_seconds", "route"),
+                width=6,
             ),
             Panel(
                 "Calls by method",
                 "95th percentile of gRPC calls, all services.",
                 "s",
                 _quantiles("grpc_server_handling_seconds", "grpc_method", quantiles=(0.95,)),
+                width=6,
+            ),
+            Panel(
+                "HTTP requests by façade",
+                "95th percentile from a request's head to the end of its answer, streams included.",
+                "s",
+                _quantiles("pointsman_http_request_seconds", "facade", quantiles=(0.95,)),
+                width=6,
             ),
         ),
     ),
@@ -451,10 +473,17 @@ ROWS: Final = (
                 _quantiles("pointsman_queue_seconds", "instance", quantiles=(0.95,)),
             ),
             Panel(
-                "Requests refused",
-                "Requests a second refused for lack of room, by reason.",
+                "Requests refused, spans lost",
+                "Requests a second refused for lack of room, by reason; and spans of traces that the collector did not "
+                "get, since it was away (failed) or the queue before it was full (dropped).",
                 "reqps",
-                _rates("pointsman_shed_requests_total", "reason"),
+                (
+                    *_rates("pointsman_shed_requests_total", "reason"),
+                    Query(
+                        'sum(rate(pointsman_trace_spans_total{$S, outcome=~"failed|dropped"}[$__rate_interval]))',
+                        "spans lost",
+                    ),
+                ),
                 "bars",
             ),
         ),

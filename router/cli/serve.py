@@ -52,7 +52,7 @@ async def serve_until_stopped(settings: Settings) -> None:
     from router.serving import open_server_process
     from router.telemetry.logs import configure_logs
 
-    configure_logs(settings.log)
+    configure_logs(settings)
     stop = _stopped_by_signals()
     async with open_server_process(settings) as server:
         _print_how_to_call(server, settings)
@@ -65,7 +65,7 @@ async def supervise(settings: Settings, overrides: Mapping[str, Any]) -> None:
     from router.supervisor import open_group
     from router.telemetry.logs import configure_logs
 
-    configure_logs(settings.log)
+    configure_logs(settings)
     stop, roll = _stopped_by_signals(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, roll.set)
 

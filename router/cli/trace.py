@@ -41,6 +41,8 @@ def trace(
             return 0
         console = results()
         console.print(f"[bold]{escape(response.request_id)}[/bold] {response.state}")
+        if response.trace_ids:
+            console.print(f"      [dim]trace {escape(', '.join(response.trace_ids))}[/dim]")
         for entry in response.entries:
             at = dt.datetime.fromtimestamp(entry.at, dt.UTC).isoformat(timespec="milliseconds")
             view = to_json(entry)["body"]

@@ -99,7 +99,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             if stored is None:
                 raise NotFound(f"no run {request_id!r}")
             response = admin_pb2.GetTraceResponse(
-                request_id=request_id, state=stored.state, create_time=_timestamp(stored.created_at)
+                request_id=request_id,
+                state=stored.state,
+                create_time=_timestamp(stored.created_at),
+                trace_ids=stored.trace_ids,
             )
             for entry in stored.entries:
                 body = struct_pb2.Struct()

@@ -62,7 +62,9 @@ async def abort(context: aio.ServicerContext[object, object], error: BaseExcepti
     if not isinstance(error, PointsmanError):
         _log.error("call failed", exc_info=error)
     status = rpc_status.to_status(to_status(error))
-    await context.abort(status.code, status.details, status.trailing_metadata or ())
+    # What was set before, such as the call's trace, stays beside the details.
+    trailing = (*(context.trailing_metadata() or ()), *(status.trailing_metadata or ()))
+    await context.abort(status.code, status.details, trailing)
     raise AssertionError("abort returns never")
 
 

@@ -1,15 +1,17 @@
-"""Counts every RPC by the names of grpc-ecosystem's Prometheus metrics.
+"""Counts every RPC by the names of grpc-ecosystem's Prometheus metrics, and keeps the record of the call.
 
-There is no ready-made aio interceptor that is cheap: label children are looked up once a method and kept.
+There is no ready-made aio interceptor that is cheap: label children are looked up once a method and kept, and what
+tracing needs to know of a method is put together once as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -17,6 +19,8 @@ from grpc import aio
 
 from router.grpc.errors import abort, code_name
 from router.grpc.wrapping import WrapHandlers
+from router.telemetry.calls import TRACE_ID, Calls
+from standard import semconv
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,20 +28,25 @@ if TYPE_CHECKING:
 
     from prometheus_client import Counter, Histogram
 
+    from router.telemetry.calls import CallInHand
     from router.telemetry.metrics import Metrics
+    from standard.spans import Value
 
     Context = aio.ServicerContext[object, object]
 
 
 @dataclass(slots=True)
 class _Method:
-    """The label children of one method."""
+    """The label children of one method, and what its spans are called; `watched` are all but probes and reflection."""
 
     started: Counter
     received: Counter
     sent: Counter
     seconds: Histogram
     labels: tuple[str, str, str]
+    name: str
+    attributes: dict[str, Value]
+    watched: bool
 
 
 class Undecodable:
@@ -54,6 +63,15 @@ def _lenient(deserializer: Any) -> Any:  # noqa: ANN401 - grpc's are untyped
     return None if deserializer is None else decoded
 
 
+_FAULTS: Final = frozenset({"Unknown", "DeadlineExceeded", "Unimplemented", "Internal", "Unavailable", "DataLoss"})
+"""Codes that are the server's failure, as the conventions for gRPC have it."""
+
+
+def _status_name(code: str) -> str:
+    """`DEADLINE_EXCEEDED` for `DeadlineExceeded`."""
+    return code if code == "OK" else re.sub(r"(?<!^)(?=[A-Z])", "_", code).upper().replace("CANCELED", "CANCELLED")
+
+
 def _no_message() -> InvalidInput:
     return InvalidInput("request", "is no valid message of this method")
 
@@ -61,9 +79,10 @@ def _no_message() -> InvalidInput:
 class ObserveRpcs(WrapHandlers):
     """A server interceptor that wraps each handler once and keeps it."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, calls: Calls | None = None) -> None:
         super().__init__()
         self._metrics = metrics
+        self._calls = calls or Calls()
 
     def wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         """Count what goes through the handler."""
@@ -81,6 +100,9 @@ class ObserveRpcs(WrapHandlers):
             metrics.grpc_sent.labels(*labels),
             metrics.grpc_seconds.labels(*labels),
             labels,
+            name[1:],
+            {semconv.RPC_SYSTEM: "grpc", semconv.RPC_METHOD: name[1:]},
+            watched=not service.startswith("grpc."),
         )
         if kind == "unary":
             return grpc.unary_unary_rpc_method_handler(
@@ -102,8 +124,36 @@ class ObserveRpcs(WrapHandlers):
             )
         return handler  # reflection alone
 
-    def _handled(self, method: _Method, context: Any, started: float, error: BaseException | None) -> None:  # noqa: ANN401
-        method.seconds.observe(time.perf_counter() - started)
+    def _begin(self, method: _Method, context: Any) -> CallInHand | None:  # noqa: ANN401
+        """Begin the record of a call; the caller finds its trace in the trailing metadata, however it ends."""
+        if not method.watched:
+            return None
+        parents: list[str] = []
+        states: list[str] = []
+        for name, value in context.invocation_metadata() or ():
+            if name == "traceparent":
+                parents.append(str(value))
+            elif name == "tracestate":
+                states.append(str(value))
+        call = self._calls.begin(method.name, method.attributes, parents, states)
+        if call.span is not None:
+            context.set_trailing_metadata(((TRACE_ID, call.span.trace_id),))
+        return call
+
+    def _handled(
+        self,
+        method: _Method,
+        context: Any,  # noqa: ANN401
+        started: float,
+        error: BaseException | None,
+        call: CallInHand | None,
+    ) -> None:
+        seconds = time.perf_counter() - started
+        span = None if call is None else call.span
+        if span is not None and span.recording:
+            method.seconds.observe(seconds, {"trace_id": span.trace_id, "span_id": span.span_id})
+        else:
+            method.seconds.observe(seconds)
         if isinstance(error, asyncio.CancelledError | GeneratorExit):  # the caller left, or its deadline passed
             left = context.time_remaining()
             code = "DeadlineExceeded" if left is not None and left <= 0.0 else "Canceled"
@@ -112,6 +162,11 @@ class ObserveRpcs(WrapHandlers):
         else:
             code = "Unknown"
         self._metrics.grpc_handled.labels(*method.labels, code).inc()
+        if call is not None:
+            if span is not None and span.recording:
+                span.set(semconv.RPC_STATUS, _status_name(code))
+            fault = code if code in _FAULTS else ""
+            self._calls.end(call, code, seconds, fault=fault and _status_name(code), refused=code != "OK")
 
     def _one_response(self, behaviour: Any, method: _Method, *, streamed_in: bool) -> Any:  # noqa: ANN401 - untyped
         """Observe a method with one response; the requests of a stream are counted as they come."""
@@ -125,6 +180,7 @@ class ObserveRpcs(WrapHandlers):
 
         async def observed(request: Any, context: Context) -> object:  # noqa: ANN401 - a message, or a stream of them
             started = time.perf_counter()
+            call = self._begin(method, context)
             method.started.inc()
             if streamed_in:
                 request = counted(request)
@@ -142,13 +198,14 @@ class ObserveRpcs(WrapHandlers):
                 method.sent.inc()
                 return response
             finally:
-                self._handled(method, context, started, error)
+                self._handled(method, context, started, error, call)
 
         return observed
 
     def _server_stream(self, behaviour: Any, method: _Method) -> Any:  # noqa: ANN401
         async def observed(request: object, context: Context) -> AsyncIterator[object]:
             started = time.perf_counter()
+            call = self._begin(method, context)
             method.started.inc()
             method.received.inc()
             error: BaseException | None = None
@@ -163,6 +220,6 @@ class ObserveRpcs(WrapHandlers):
                 error = caught
                 raise
             finally:
-                self._handled(method, context, started, error)
+                self._handled(method, context, started, error, call)
 
         return observed

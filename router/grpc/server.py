@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from router.auth import Gate
     from router.settings import ServerSettings
+    from router.telemetry.calls import Calls
     from router.telemetry.metrics import Metrics
     from router.tls import Certificates
 
@@ -40,15 +41,17 @@ async def open_server(
     *,
     shared: bool = False,
     certificates: Certificates | None = None,
+    calls: Calls | None = None,
 ) -> AsyncIterator[int]:
     """Yield the port of a started server; at the end of the block it turns NOT_SERVING and finishes calls in flight.
 
-    Calls pass the `gate` where there is one. A `shared` port is one that other workers listen on as well. Raises
-    BadSettings for an address that is taken, or one that others can reach while no keys are asked for.
+    Calls pass the `gate` where there is one, and are recorded by `calls`. A `shared` port is one that other workers
+    listen on as well. Raises BadSettings for an address that is taken, or one that others can reach while no keys are
+    asked for.
     """
     require_loopback(settings.host, keys=gate is not None and gate.asks_for_keys)
     server = aio.server(
-        interceptors=[ObserveRpcs(metrics), *([] if gate is None else [AdmitRpcs(gate)])],
+        interceptors=[ObserveRpcs(metrics, calls), *([] if gate is None else [AdmitRpcs(gate)])],
         options=[
             ("grpc.max_receive_message_length", settings.max_message_bytes),
             ("grpc.max_send_message_length", settings.max_message_bytes),

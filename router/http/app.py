@@ -18,9 +18,11 @@ from router.http.browsers import refuse_other_names, refuse_other_sites
 from router.http.contract.load import load_contracts
 from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
+from router.http.observe import BROKEN, GONE, ObserveHttp
 from router.http.wire import JSON, ClientGone, Reply, read_json, request_id_of, to_json_bytes
 from router.identity import Identity
 from router.settings import BadSettings
+from router.telemetry.calls import named
 from standard.domain.errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Served:
 
     `reads` says whether it takes a JSON body, `open` whether it needs no key, `probe` whether it tells only of health
     and answers to any name, `links` whether links and frames of other sites may lead to it: not where it asks.
+    `facade` is whose path it is, for those who count.
     """
 
     method: str
@@ -55,6 +58,7 @@ class Served:
     open: bool = False
     probe: bool = False
     links: bool = True
+    facade: str = "console"
 
 
 async def fail_openai(call: Call, problem: Problem) -> None:
@@ -87,13 +91,15 @@ async def _ready(parts: HttpParts, call: Call) -> None:
 def own_paths() -> list[Served]:
     """What is served whatever the settings say."""
     return [
-        Served("POST", "/v1/chat/completions", openai_chat.chat_completions, fail_openai),
-        Served("GET", "/v1/models", openai_catalogue.list_models, fail_openai, reads=False),
-        Served("GET", "/v1/models/{model:path}", openai_catalogue.get_model, fail_openai, reads=False),
-        Served("POST", "/v1/vector_stores/{id}/search", openai_catalogue.search_vector_store, fail_openai),
-        Served("POST", "/query", query.query, fail_plain),
-        Served("GET", "/healthz", _alive, fail_plain, reads=False, open=True, probe=True),
-        Served("GET", "/readyz", _ready, fail_plain, reads=False, open=True, probe=True),
+        Served("POST", "/v1/chat/completions", openai_chat.chat_completions, fail_openai, facade="openai"),
+        Served("GET", "/v1/models", openai_catalogue.list_models, fail_openai, reads=False, facade="openai"),
+        Served("GET", "/v1/models/{model:path}", openai_catalogue.get_model, fail_openai, reads=False, facade="openai"),
+        Served(
+            "POST", "/v1/vector_stores/{id}/search", openai_catalogue.search_vector_store, fail_openai, facade="openai"
+        ),
+        Served("POST", "/query", query.query, fail_plain, facade="query"),
+        Served("GET", "/healthz", _alive, fail_plain, reads=False, open=True, probe=True, facade="health"),
+        Served("GET", "/readyz", _ready, fail_plain, reads=False, open=True, probe=True, facade="health"),
     ]
 
 
@@ -110,7 +116,9 @@ def served_paths(contracts: Sequence[str], console: Sequence[Served] = ()) -> li
                 raise BadSettings([f"{contract.file}: route[{index}].path: {problem}; choose another"])
             taken[place] = contract.file
             reads = route.method != "GET"
-            served.append(Served(route.method, route.path, handler(route), fail, reads=reads, links=False))
+            served.append(
+                Served(route.method, route.path, handler(route), fail, reads=reads, links=False, facade=contract.name)
+            )
     return served
 
 
@@ -130,8 +138,9 @@ def caller(request: Request) -> Identity:
 class HttpApp:
     """Dispatches calls. Every one ends in a response, or in nothing where the client has gone."""
 
-    def __init__(self, parts: HttpParts, served: Sequence[Served]) -> None:
+    def __init__(self, parts: HttpParts, served: Sequence[Served], observe: ObserveHttp | None = None) -> None:
         self._parts = parts
+        self._observe = observe or ObserveHttp()
         self.asks_for_keys = parts.gate is not None and parts.gate.asks_for_keys
         self._served = [(Route(each.path, _unused, methods=[each.method]), each) for each in served]
 
@@ -143,19 +152,34 @@ class HttpApp:
         request = Request(scope, receive)
         call = Call(request, {}, reply, request_id_of(request))
         served, error = self._find(scope)
+        record = self._observe.begin(request, served, reply)
+        if call.request_id:
+            named(call.request_id)
+        ended = BROKEN
+        try:
+            ended = await self._call(scope, request, call, served, error)
+        finally:
+            self._observe.end(request, served, reply, record, ended)
+
+    async def _call(
+        self, scope: Scope, request: Request, call: Call, served: Served | None, error: MethodNotAllowed | None
+    ) -> str:
+        """Serve a call; how it ended, "" where it was answered."""
+        reply = call.reply
         unknown = fail_openai if scope["path"].startswith("/v1/") else fail_plain
         fail = served.fail if served is not None else unknown
         try:
             self._refuse_others(request, served)
             if self._parts.gate is None or (served is not None and served.open):
                 await self._serve(served, error, call)
-                return
+                return ""
             keys = request.headers.getlist("authorization"), request.headers.getlist("x-api-key")
             async with self._parts.gate.admitted(*keys, scope.get(PEER, ())) as identity:
                 scope[CALLER] = identity
                 await self._serve(served, error, call)
         except ClientGone:
             _log.debug("the client went away", path=served.path if served else "")
+            return GONE
         except asyncio.CancelledError:
             # The server stops and has waited long enough; this task is cancelled by nobody else.
             if not reply.started:
@@ -165,8 +189,9 @@ class HttpApp:
             problem = to_problem(caught)
             if reply.started:  # a stream breaks: uvicorn closes the connection when the response is not ended
                 _log.warning("a response broke off", path=served.path if served else "", reason=problem.reason)
-                return
+                return BROKEN
             await _tell(fail, call, problem)
+        return "" if reply.over else BROKEN
 
     def _refuse_others(self, request: Request, served: Served | None) -> None:
         """Raise PermissionDenied for what a browser sends in the name of a page that may not call."""

@@ -104,11 +104,16 @@ async def _collect(receive: Receive, limit: int) -> bytes:
 
 
 class Reply:
-    """The response of one call. `started` says whether its head is out; after that an error is part of the stream."""
+    """The response of one call. `started` says whether its head is out; after that an error is part of the stream.
+
+    `status` is that of the head, 0 before it; `headers` go out with it, whatever it is.
+    """
 
     def __init__(self, send: Send, settings: HttpSettings) -> None:
         self.started = False
         self.over = False
+        self.status = 0
+        self.headers: tuple[tuple[str, str], ...] = ()
         self._send = send
         self._stall = settings.client_timeout_seconds
         self._heartbeat_seconds = settings.heartbeat_seconds
@@ -168,7 +173,8 @@ class Reply:
 
     async def _head(self, status: int, headers: list[tuple[str, str]]) -> None:
         self.started = True
-        encoded = [(name.encode("latin-1"), header_value(value)) for name, value in headers]
+        self.status = status
+        encoded = [(name.encode("latin-1"), header_value(value)) for name, value in (*headers, *self.headers)]
         encoded.append((b"x-content-type-options", b"nosniff"))
         await self._send({"type": "http.response.start", "status": status, "headers": encoded})
 

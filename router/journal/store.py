@@ -47,13 +47,14 @@ class BegunRun:
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """One row of run_events; `body` is its JSON value."""
+    """One row of run_events; `body` is its JSON value, `trace` the traceparent under which it was written, or ""."""
 
     sequence: int
     at: dt.datetime
     kind: str
     body: dict[str, Any]
     text: str
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,11 @@ class StoredRun:
     question: dict[str, Any] | None
     entries: tuple[StoredEntry, ...]
     deserted: bool = False
+
+    @property
+    def trace_ids(self) -> list[str]:
+        """The traces in which the entries were written, each once, oldest first."""
+        return list(dict.fromkeys(entry.trace.split("-")[1] for entry in self.entries if entry.trace.count("-") == 3))
 
 
 _PUT = """
@@ -201,12 +207,12 @@ class Journal:
                 (self._lease, [run.run_id for run in runs], [run.owner for run in runs]),
             )
 
-    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running") -> None:
-        """Append events in order and move the run to `state`, at once.
+    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running", trace: str = "") -> None:
+        """Append events in order and move the run to `state`, at once; `trace` is kept with the first of them.
 
         Raises Unavailable where another has taken the run over, NotFound where it was erased meanwhile.
         """
-        rows = [self._row(event) for event in events]
+        rows = [self._row(event, trace if event is events[0] else "") for event in events]
         async with connection(self._pool) as conn:
             cursor = await conn.execute(
                 _ADD if state == "running" else _ADD_AND_MOVE,
@@ -231,10 +237,11 @@ class Journal:
             raise NotFound("the run was erased while it was worked on")
         raise Unavailable("the run is another worker's by now; ask again with the same id", retry_after_seconds=0.5)
 
-    def _row(self, event: Event) -> tuple[int, str, str]:
+    def _row(self, event: Event, trace: str) -> tuple[int, str, str]:
         body = self._codec.encode(redact(event.body, self._consent))
         text = event.text if self._consent == "text" else ""
-        wrapped = f'{{"text": {json.dumps(encodable(text))}, "body": {body}}}'
+        traced = f'"trace": {json.dumps(trace)}, ' if trace else ""
+        wrapped = f'{{{traced}"text": {json.dumps(encodable(text))}, "body": {body}}}'
         return event.sequence, self._codec.kind(event.body), without_escaped_nul(wrapped)
 
     async def load(self, tenant: str, request_id: str, *, after_sequence: int = 0) -> StoredRun | None:
@@ -254,7 +261,7 @@ class Journal:
                 (run[0], after_sequence),
             )
             entries = tuple(
-                StoredEntry(sequence, at, kind, body["body"], body["text"])
+                StoredEntry(sequence, at, kind, body["body"], body["text"], body.get("trace", ""))
                 for sequence, at, kind, body in await cursor.fetchall()
             )
         return StoredRun(run[0], request_id, run[1], run[2], run[3], run[4], entries, deserted=run[5])

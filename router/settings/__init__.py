@@ -21,7 +21,7 @@ from router.settings.server import (
 )
 from router.settings.shown import example_toml, masked
 from router.settings.storage import DatabaseSettings, JournalSettings, TableSettings
-from router.settings.watching import CanarySettings, LogSettings
+from router.settings.watching import CanarySettings, LogSettings, TraceSettings
 
 __all__ = [
     "AgenticSettings",
@@ -45,6 +45,7 @@ __all__ = [
     "TableSettings",
     "TenantLimitSettings",
     "TlsSettings",
+    "TraceSettings",
     "UpstreamSettings",
     "config_path",
     "example_toml",

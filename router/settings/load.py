@@ -24,9 +24,7 @@ from router.settings.models import EmbeddingSettings, LlmSettings, UpstreamSetti
 from router.settings.sections import Section
 from router.settings.server import AuthSettings, HttpSettings, LimitSettings, ServerSettings, TlsSettings
 from router.settings.storage import DatabaseSettings, JournalSettings, TableSettings
-from router.settings.watching import CanarySettings, LogSettings
-
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
+from router.settings.watching import CanarySettings, LogSettings, TraceSettings
 
 
 class Settings(BaseSettings):
@@ -48,9 +46,6 @@ class Settings(BaseSettings):
     upstream: UpstreamSettings = UpstreamSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()
     embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
-    embedders: dict[Annotated[str, Field(pattern=_NAME)], EmbeddingSettings] = Field(
-        default_factory=dict, description="Other embedders, for collections that are changed to them."
-    )
     llm: LlmSettings = LlmSettings.model_construct()
     routing: RoutingSettings = RoutingSettings.model_construct()
     retrieval: RetrievalSettings = RetrievalSettings.model_construct()
@@ -63,6 +58,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings.model_construct()
     canary: CanarySettings = CanarySettings.model_construct()
     log: LogSettings = LogSettings.model_construct()
+    traces: TraceSettings = TraceSettings.model_construct()
 
     @classmethod
     def settings_customise_sources(
@@ -135,7 +131,7 @@ def _problem(item: dict[str, Any]) -> str:
     variable = "POINTSMAN_" + "__".join(part.upper() for part in path)
     given = item.get("input")
     # A misspelt key may be that of a secret, and a whole section may hold one: neither is shown.
-    secret = item["type"] == "extra_forbidden" or (path and path[-1] in {"api_key", "url", "redis_url"})
+    secret = item["type"] == "extra_forbidden" or {"api_key", "url", "redis_url", "headers"} & {*path[-2:]}
     plain = isinstance(given, str | int | float | bool) and not secret
     message = item["msg"]
     if item["type"] == "extra_forbidden" and len(path) == 2:

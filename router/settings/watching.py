@@ -1,12 +1,12 @@
-"""[canary] [log]: what operators see."""
+"""[canary] [log] [traces]: what operators see."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
-from router.settings.sections import Seconds, Section
+from router.settings.sections import Fraction, Seconds, Section
 
 
 class CanarySettings(Section):
@@ -27,3 +27,34 @@ class LogSettings(Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level shown.")
     format: Literal["auto", "json", "console"] = Field("auto", description="auto = console on a terminal, else json.")
+    access: Literal["all", "errors", "nothing"] = Field(
+        "all", description="A line a call at level info: of all, of those that failed, of none; probes have none."
+    )
+    questions: Literal["text", "hash", "nothing"] = Field(
+        "nothing",
+        description="What logs may hold of questions, queries, passages and answers, where journal.questions keeps no "
+        "less.",
+    )
+
+
+class TraceSettings(Section):
+    """[traces] OpenTelemetry spans, sent to a collector."""
+
+    endpoint: str = Field(
+        "",
+        pattern=r"^(https?://[^\s/@]+(/\S*)?)?$",
+        description="OTLP over HTTP, for instance http://localhost:4318; empty = nothing is recorded, and a caller's "
+        "trace context is passed on as it came.",
+    )
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Sent along, such as a key: name = value.")
+    ratio: Fraction = Field(
+        0.1, description="Share of calls that are recorded, where the caller's trace context does not say."
+    )
+    content: bool = Field(
+        False,
+        description="Write questions, prompts, passages and answers on spans; needs journal.questions = text.",
+    )
+    service_name: str = Field("pointsman", min_length=1, max_length=128, description="Under which name.")
+    queue: int = Field(4096, ge=1, le=1_000_000, description="Spans that may wait to be sent; more are dropped.")
+    timeout_seconds: Seconds = Field(5.0, description="Longest time of sending once, retries included.")
+    flush_seconds: Seconds = Field(3.0, description="Time for what still waits when the server stops.")

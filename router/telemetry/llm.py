@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from router.limits import spent_now
+from standard.spans import exemplar
 
 if TYPE_CHECKING:
     from router.telemetry.metrics import Metrics
@@ -21,7 +22,7 @@ class LlmMetrics:
     def call_ended(self, call: LlmCall) -> None:
         """Count a call's time and tokens."""
         purpose = call.purpose.value
-        self._metrics.llm_seconds.labels(purpose).observe(call.seconds)
+        self._metrics.llm_seconds.labels(purpose).observe(call.seconds, exemplar())
         usage = call.usage
         spent = spent_now.get()
         if spent is not None:

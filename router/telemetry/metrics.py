@@ -1,7 +1,8 @@
 """Every metric, by the names that dashboards rely on.
 
 Times are seconds; label values are closed lists. One `Metrics` object belongs to one registry and one process; children
-of labelled metrics that lie on the hot path are looked up once and kept.
+of labelled metrics that lie on the hot path are looked up once and kept. What is measured of a call that is traced
+carries the ids of its span as an exemplar.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from router.telemetry.tenants import BusiestTenants
 from standard.domain.question import Route
+from standard.spans import exemplar
 
 if TYPE_CHECKING:
     from standard.domain.answer import Answer, Decision
@@ -45,6 +47,12 @@ class Metrics:
         self.grpc_seconds = histogram("grpc_server_handling_seconds", "Time of RPCs.", _ANSWER_BUCKETS, grpc)
         self.grpc_received = counter("grpc_server_msg_received_total", "Messages received.", grpc)
         self.grpc_sent = counter("grpc_server_msg_sent_total", "Messages sent.", grpc)
+
+        http = ("facade", "path", "method")
+        self.http_requests = counter(
+            "pointsman_http_requests_total", "HTTP requests by how they ended.", (*http, "status")
+        )
+        self.http_seconds = histogram("pointsman_http_request_seconds", "Time of HTTP requests.", _ANSWER_BUCKETS, http)
 
         self.decisions = counter("pointsman_routing_decisions_total", "First choices of route.", ("decision", "reason"))
         self.routing_seconds = histogram("pointsman_routing_seconds", "Time to decide.", _OVERHEAD_BUCKETS)
@@ -87,11 +95,15 @@ class Metrics:
         self.drift = gauge("pointsman_drift_psi", "Population stability against training.", ("signal",))
         self.canary_ok = gauge("pointsman_canary_ok", "1 when the last golden questions passed; NaN before the first.")
         self.canary_ok.set(float("nan"))
+        self.trace_spans = counter("pointsman_trace_spans_total", "Spans by what became of them.", ("outcome",))
 
         self._stages = {
             stage: self.retrieval_seconds.labels(stage) for stage in ("embed", "dense", "lexical", "fuse", "rerank")
         }
         self._busiest = BusiestTenants()
+        self._answer_seconds = {route.value: self.answer_seconds.labels(route.value) for route in Route}
+        self._first_token_seconds = {route.value: self.first_token_seconds.labels(route.value) for route in Route}
+        self._first_event_seconds = {route.value: self.first_event_seconds.labels(route.value) for route in Route}
 
     def _count_tenant(self, tenant: str, route: str) -> None:
         label, lost = self._busiest.label_of(tenant)
@@ -102,21 +114,25 @@ class Metrics:
     def decided(self, decision: Decision, seconds: float) -> None:
         """Count a first choice of route."""
         self.decisions.labels(decision.route.value, decision.reason.value).inc()
-        self.routing_seconds.observe(seconds)
+        self.routing_seconds.observe(seconds, exemplar())
         if decision.complex_probability is not None:
             self.probability.observe(decision.complex_probability)
 
+    def first_event(self, route: str, seconds: float) -> None:
+        """Count the time until a run's readers saw something of it."""
+        self._first_event_seconds[route].observe(seconds, exemplar())
+
     def embedded(self, seconds: float) -> None:
         """Count the embedding of a question."""
-        self._stages["embed"].observe(seconds)
+        self._stages["embed"].observe(seconds, exemplar())
 
     def retrieved(self, result: SearchResult) -> None:
         """Count the stages of one retrieval that ran."""
-        seconds = result.seconds
+        seconds, traced = result.seconds, exemplar()
         for stage in ("dense", "lexical", "fuse", "rerank"):
             value: float = getattr(seconds, stage)
             if value > 0.0:
-                self._stages[stage].observe(value)
+                self._stages[stage].observe(value, traced)
 
     def answered(self, answer: Answer, tenant: str) -> None:
         """Count a finished answer; dry runs are none."""
@@ -124,9 +140,10 @@ class Metrics:
             return
         route = answer.route.value
         self.answers.labels(route, answer.outcome.value, answer.stop_reason.value).inc()
-        self.answer_seconds.labels(route).observe(answer.timings.total_seconds)
+        traced = exemplar()
+        self._answer_seconds[route].observe(answer.timings.total_seconds, traced)
         if answer.timings.first_token_seconds > 0.0:
-            self.first_token_seconds.labels(route).observe(answer.timings.first_token_seconds)
+            self._first_token_seconds[route].observe(answer.timings.first_token_seconds, traced)
         self._count_tenant(tenant, route)
         if answer.usage.cost_usd > 0.0:
             self.llm_cost.labels(route).inc(answer.usage.cost_usd)

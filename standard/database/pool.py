@@ -29,7 +29,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
 
+from standard import spans
 from standard.database.share import shared_server
+from standard.database.spans import WAIT, SpanCursor, statement_span
 from standard.domain.errors import DatabaseUnavailable, DeadlineExceeded, FailedPrecondition, Overloaded
 
 if TYPE_CHECKING:
@@ -151,6 +153,7 @@ async def _try_again(pool: Pool) -> None:
 
 
 async def _configure(conn: Connection, config: DatabaseConfig) -> None:
+    conn.cursor_factory = SpanCursor
     conn.behind_pooler = await _behind_pooler(conn) if config.pooler is None else config.pooler
     conn.statement_timeout = config.statement_timeout
     if conn.behind_pooler:
@@ -208,8 +211,10 @@ async def connection(pool: Pool, *, statement_timeout: float | None = None) -> A
     callers wait, DatabaseUnavailable when no connection comes free in time or the server is away, DeadlineExceeded when
     a statement runs out of time.
     """
+    began = spans.clock()
     with translated_errors():
         async with pool.connection() as conn:
+            spans.waited(WAIT, began)
             timeout = statement_timeout
             if timeout is None and conn.behind_pooler:
                 timeout = conn.statement_timeout
@@ -227,13 +232,21 @@ async def transaction(pool: Pool, *, statement_timeout: float | None = None) -> 
 
     `statement_timeout` and errors as for `connection`.
     """
+    began = spans.clock()
     with translated_errors():
-        async with pool.connection() as conn, conn.transaction():
-            if statement_timeout is not None:
-                await limit_statements(conn, statement_timeout)
-            elif conn.behind_pooler:
-                await limit_statements(conn, conn.statement_timeout)
-            yield conn
+        async with pool.connection() as conn:
+            spans.waited(WAIT, began)
+            async with conn.transaction():
+                await _limited(conn, statement_timeout)
+                yield conn
+
+
+async def _limited(conn: Connection, statement_timeout: float | None) -> None:
+    """Bound the statements of the transaction where they are not bounded by the session."""
+    if statement_timeout is not None:
+        await limit_statements(conn, statement_timeout)
+    elif conn.behind_pooler:
+        await limit_statements(conn, conn.statement_timeout)
 
 
 async def tenant_rows(
@@ -259,6 +272,21 @@ async def tenant_rows(
             rows = await _rows(conn, statement, parameters, binary=binary)
             await conn.execute(_LEAVE)
             return rows
+    above = spans.recording()
+    if above is None:
+        return await _walled_rows(conn, tenant, statement, parameters, binary=binary)
+    with statement_span(above, statement, conn.info.dbname):
+        return await _walled_rows(conn, tenant, statement, parameters, binary=binary)
+
+
+async def _walled_rows(
+    conn: Connection,
+    tenant: str,
+    statement: bytes,
+    parameters: Mapping[str, object] | Sequence[object],
+    *,
+    binary: bool,
+) -> list[TupleRow]:
     async with conn.pipeline():  # up to its synchronisation, which fetching makes, a pipeline is one transaction
         await conn.execute(_ENTER, [tenant])
         return await _rows(conn, statement, parameters, binary=binary)

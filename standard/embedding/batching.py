@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from standard import spans
 from standard.domain.errors import EmbedderUnavailable, Overloaded
 from standard.embedding.protocol import checked_query
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from standard.embedding.protocol import Embedder, PassageInput, PassageVectors
+    from standard.spans import Span
 
 # A long question takes as long as many short ones: a batch holds at most so many characters, unless one alone has more.
 _BATCH_CHARS = 8192
@@ -33,11 +35,12 @@ _PACE_WEIGHT = 0.2
 
 @dataclass(eq=False, slots=True)
 class _Request:
-    """Texts of one caller, waiting; `arrived` is loop time."""
+    """Texts of one caller, waiting; `arrived` is loop time, `span` where in the caller's trace that is."""
 
     texts: list[str]
     arrived: float
     vectors: asyncio.Future[NDArray[np.float32]]
+    span: Span | None
     chars: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +119,7 @@ class MicroBatcher:
                 retry_after_seconds=max(self._queued * self._pace, 0.05),
             )
         loop = asyncio.get_running_loop()
-        request = _Request(texts, loop.time(), loop.create_future())
+        request = _Request(texts, loop.time(), loop.create_future(), spans.current())
         self._queue[request] = None
         self._queued += len(texts)
         self._arrival.set()
@@ -163,7 +166,15 @@ class MicroBatcher:
             self._leave(request)
         return batch
 
-    async def _encoded(self, texts: list[str]) -> NDArray[np.float32]:
+    async def _encoded(self, texts: list[str], batch: list[_Request]) -> NDArray[np.float32]:
+        # A batch belongs to several traces: it goes on in that of one, and points to the others.
+        traced = [each.span for each in batch if each.span is not None and not each.vectors.done()]
+        leader = next((span for span in traced if span.recording), traced[0] if traced else None)
+        spans.enter(leader)  # of this task alone
+        if leader is not None and leader.recording:
+            for span in traced:
+                if span.trace_id != leader.trace_id:
+                    leader.link(span.headers().get("traceparent", ""))
         vectors = await self._encode(texts)
         if len(vectors) != len(texts):
             raise EmbedderUnavailable(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
@@ -173,7 +184,7 @@ class MicroBatcher:
         loop = asyncio.get_running_loop()
         began = loop.time()
         texts = [text for request in batch for text in request.texts]
-        job = asyncio.create_task(self._encoded(texts))
+        job = asyncio.create_task(self._encoded(texts, batch))
 
         def give_up(_: object) -> None:
             # Nobody waits any more: an endpoint's call is worth cancelling.

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from standard import semconv, spans
 from standard.domain.errors import EmbedderUnavailable, FailedPrecondition
 from standard.embedding.longtext import pieces, weighted_means
 from standard.embedding.protocol import checked_query, encodable, normalised
@@ -73,6 +74,14 @@ class EndpointEmbedder:
         )
         self._server = _without_credentials(base_url)
         self._model = model
+        url = urlsplit(base_url)
+        self._attributes: dict[str, spans.Value] = {
+            semconv.OPERATION: semconv.EMBEDDINGS,
+            semconv.PROVIDER: semconv.OPENAI,
+            semconv.REQUEST_MODEL: model,
+            semconv.SERVER_ADDRESS: url.hostname or "",
+            semconv.SERVER_PORT: url.port or (443 if url.scheme == "https" else 80),
+        }
         self._timeout = timeout_seconds
         self._dimensions = dimensions or 0
         self._max_tokens = max_tokens or (_OPENAI_WINDOW if model.startswith("text-embedding-") else _CAUTIOUS_WINDOW)
@@ -158,10 +167,15 @@ class EndpointEmbedder:
         import openai
 
         try:
-            async with asyncio.timeout(self._timeout):
-                response = await self._client.embeddings.create(
-                    model=self._model, input=texts, encoding_format="float", extra_headers=self._headers
-                )
+            with spans.span(f"{semconv.EMBEDDINGS} {self._model}", self._attributes, client=True) as opened:
+                opened.set("pointsman.embeddings.texts", len(texts))
+                async with asyncio.timeout(self._timeout):
+                    response = await self._client.embeddings.create(
+                        model=self._model,
+                        input=texts,
+                        encoding_format="float",
+                        extra_headers={**self._headers, **opened.headers()},
+                    )
             return self._checked(response, len(texts))
         except (TimeoutError, openai.APITimeoutError) as error:
             raise self._failed(f"did not answer within {self._timeout:g} s") from error

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from standard import semconv, spans
 from standard.domain.answer import Usage
 from standard.domain.errors import LlmUnavailable
 from standard.llm import failure as failures
@@ -25,6 +26,7 @@ from standard.llm.failure import Failure
 from standard.llm.observer import LlmCall, SilentObserver
 from standard.llm.protocol import Completion
 from standard.llm.slots import Slots
+from standard.llm.spans import begin_chat, end_chat
 from standard.llm.tokens import estimate_tokens
 from standard.llm.wire import Assembler, Malformed, estimate_input, features_of, in_effect, request_body
 from standard.resilience import Breaker, RetryBudget
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from standard.llm.config import LlmConfig, Price
     from standard.llm.observer import LlmObserver
     from standard.llm.protocol import LlmRequest
+    from standard.spans import Span
 
 T = TypeVar("T")
 
@@ -60,6 +63,8 @@ class _Account:
     usage: Usage = field(default_factory=Usage)
     estimated: bool = True
     error_kind: str = "cancelled"
+    span: Span = spans.NOWHERE
+    completion: Completion | None = None
 
     def settle(self, assembler: Assembler, price: Price | None) -> None:
         """Take over the usage the server told, or estimate it."""
@@ -147,16 +152,18 @@ class OpenAiLlm:
             assembler = await self._retried(account, lambda features: self._body(account, features), stream=False)
             account.settle(assembler, self._price(account))
             account.error_kind = ""
-            return _completion(account, assembler, assembler.finish_reason or "stop")
+            account.completion = _completion(account, assembler, assembler.finish_reason or "stop")
+            return account.completion
 
     async def stream(self, request: LlmRequest) -> AsyncGenerator[str | Completion, None]:
         """Make one call; yield text as it arrives, then one Completion. Raises LlmUnavailable before any text."""
-        async with self._account(request) as account, self._place(account):
+        async with self._account(request, stream=True) as account, self._place(account):
             opened = await self._retried(account, lambda features: self._opening(account, features), stream=True)
             assembler, cut = opened.assembler, False
             try:
                 if opened.piece:
                     account.first_token = asyncio.get_running_loop().time()
+                    account.span.set(semconv.FIRST_CHUNK, account.first_token - account.started)
                     yield opened.piece
                 while not opened.ended:
                     piece = await self._attempt(self._next_piece(account, opened))
@@ -171,7 +178,7 @@ class OpenAiLlm:
                 await opened.stream.close()
             reason = assembler.finish_reason or "cut"
             account.error_kind = "cut" if cut or reason == "cut" else ""
-            completion = _completion(account, assembler, "cut" if cut else reason)
+            completion = account.completion = _completion(account, assembler, "cut" if cut else reason)
         yield completion  # the place is free and the call is counted, even where nobody asks for what follows
 
     def _place(self, account: _Account) -> AbstractAsyncContextManager[None]:
@@ -184,9 +191,10 @@ class OpenAiLlm:
         return self._config.prices.get(account.model)
 
     @asynccontextmanager
-    async def _account(self, request: LlmRequest) -> AsyncIterator[_Account]:
+    async def _account(self, request: LlmRequest, *, stream: bool = False) -> AsyncIterator[_Account]:
         now = asyncio.get_running_loop().time()
         account = _Account(request, self._config.model_for(request.purpose), now, now + request.timeout_seconds)
+        account.span = begin_chat(request, account.model, self._config.base_url, stream=stream)
         try:
             yield account
         except LlmUnavailable as error:
@@ -194,6 +202,7 @@ class OpenAiLlm:
             raise
         finally:
             first = account.first_token
+            end_chat(account.span, account.usage, account.completion, account.attempts, account.error_kind)
             self._observer.call_ended(
                 LlmCall(
                     purpose=request.purpose,
@@ -227,6 +236,9 @@ class OpenAiLlm:
             if feature is not None:
                 newly_missing.add(feature)  # each is dropped once, so this ends
                 continue
+            account.span.note(
+                "attempt failed", {semconv.ERROR_TYPE: failed.kind, "pointsman.attempt": account.attempts}
+            )
             if failed.kind != "left_alone":
                 self._observer.attempt_failed(account.request.purpose, failed.kind)
             if not failed.retryable or retries >= self._config.retries or not self._budget.take():
@@ -306,11 +318,16 @@ class OpenAiLlm:
         body = request_body(account.request, account.model, features, stream=False)
         async with asyncio.timeout_at(account.deadline):
             answer = await self._client.post(
-                "/chat/completions", cast_to=object, body=body, options={"headers": self._headers}
+                "/chat/completions", cast_to=object, body=body, options={"headers": self._traced(account)}
             )
         assembler = Assembler()
         assembler.read_body(answer)
         return assembler
+
+    def _traced(self, account: _Account) -> dict[str, str | openai.Omit]:
+        """The headers of an attempt: what the server does for it can be found in the trace of the call."""
+        context = account.span.headers()
+        return {**self._headers, **context} if context else self._headers
 
     async def _opening(self, account: _Account, features: frozenset[Feature]) -> _Open:
         """Open a stream and read it up to its first text, or to its end."""
@@ -323,7 +340,7 @@ class OpenAiLlm:
                 "/chat/completions",
                 cast_to=object,
                 body=body,
-                options={"headers": self._headers},
+                options={"headers": self._traced(account)},
                 stream=True,
                 stream_cls=AsyncStream[object],
             )

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from standard import spans
 from standard.llm.failure import LlmOverloaded, late
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Slots:
                 retry_after_seconds=1.0,
             )
         self._waiting += 1
+        began = spans.clock()
         try:
             async with asyncio.timeout_at(deadline):
                 await self._places.acquire()
@@ -47,3 +49,4 @@ class Slots:
             raise late("no free place among the calls to the model server").unavailable() from None
         finally:
             self._waiting -= 1
+            spans.waited("wait for a place at the model", began)

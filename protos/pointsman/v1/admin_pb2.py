@@ -26,17 +26,17 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from pointsman.v1 import gateway_pb2 as pointsman_dot_v1_dot_gateway__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pointsman/v1/admin.proto\x12\x0cpointsman.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1apointsman/v1/gateway.proto\"\x8c\x03\n\rRoutingPolicy\x12\x16\n\tthreshold\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\'\n\nsafe_route\x18\x02 \x01(\x0e\x32\x13.pointsman.v1.Route\x12\x1e\n\x11max_agentic_share\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\x0fsticky_sessions\x18\x04 \x01(\x08\x12*\n\x07rollout\x18\x05 \x01(\x0e\x32\x19.pointsman.v1.RolloutMode\x12\x1b\n\x0e\x63\x61nary_percent\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12)\n\tcanary_by\x18\x07 \x01(\x0e\x32\x16.pointsman.v1.CanaryBy\x12\x1a\n\rshadow_sample\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x18\n\x0bkill_switch\x18\t \x01(\x08H\x04\x88\x01\x01\x42\x0c\n\n_thresholdB\x14\n\x12_max_agentic_shareB\x11\n\x0f_canary_percentB\x10\n\x0e_shadow_sampleB\x0e\n\x0c_kill_switch\")\n\x17GetRoutingPolicyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x89\x01\n\x18GetRoutingPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12/\n\x0bupdate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x1aUpdateRoutingPolicyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12+\n\x06policy\x18\x02 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"[\n\x1bUpdateRoutingPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x0f\n\x07version\x18\x02 \x01(\x03\"%\n\x0fGetTraceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\x91\x01\n\x10GetTraceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x18.pointsman.v1.TraceEntry\"&\n\x13\x45raseSubjectRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"$\n\x14\x45raseSubjectResponse\x12\x0c\n\x04runs\x18\x01 \x01(\x03*\x8d\x01\n\x0bRolloutMode\x12\x1c\n\x18ROLLOUT_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLLOUT_MODE_OFF\x10\x01\x12\x17\n\x13ROLLOUT_MODE_SHADOW\x10\x02\x12\x17\n\x13ROLLOUT_MODE_CANARY\x10\x03\x12\x18\n\x14ROLLOUT_MODE_ENFORCE\x10\x04*R\n\x08\x43\x61naryBy\x12\x19\n\x15\x43\x41NARY_BY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41NARY_BY_SESSION\x10\x01\x12\x14\n\x10\x43\x41NARY_BY_TENANT\x10\x02\x32\xff\x02\n\x0c\x41\x64minService\x12\x61\n\x10GetRoutingPolicy\x12%.pointsman.v1.GetRoutingPolicyRequest\x1a&.pointsman.v1.GetRoutingPolicyResponse\x12j\n\x13UpdateRoutingPolicy\x12(.pointsman.v1.UpdateRoutingPolicyRequest\x1a).pointsman.v1.UpdateRoutingPolicyResponse\x12I\n\x08GetTrace\x12\x1d.pointsman.v1.GetTraceRequest\x1a\x1e.pointsman.v1.GetTraceResponse\x12U\n\x0c\x45raseSubject\x12!.pointsman.v1.EraseSubjectRequest\x1a\".pointsman.v1.EraseSubjectResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18pointsman/v1/admin.proto\x12\x0cpointsman.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1apointsman/v1/gateway.proto\"\x8c\x03\n\rRoutingPolicy\x12\x16\n\tthreshold\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\'\n\nsafe_route\x18\x02 \x01(\x0e\x32\x13.pointsman.v1.Route\x12\x1e\n\x11max_agentic_share\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x17\n\x0fsticky_sessions\x18\x04 \x01(\x08\x12*\n\x07rollout\x18\x05 \x01(\x0e\x32\x19.pointsman.v1.RolloutMode\x12\x1b\n\x0e\x63\x61nary_percent\x18\x06 \x01(\x01H\x02\x88\x01\x01\x12)\n\tcanary_by\x18\x07 \x01(\x0e\x32\x16.pointsman.v1.CanaryBy\x12\x1a\n\rshadow_sample\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x18\n\x0bkill_switch\x18\t \x01(\x08H\x04\x88\x01\x01\x42\x0c\n\n_thresholdB\x14\n\x12_max_agentic_shareB\x11\n\x0f_canary_percentB\x10\n\x0e_shadow_sampleB\x0e\n\x0c_kill_switch\")\n\x17GetRoutingPolicyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\"\x89\x01\n\x18GetRoutingPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x0f\n\x07version\x18\x02 \x01(\x03\x12/\n\x0bupdate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"s\n\x1aUpdateRoutingPolicyRequest\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12+\n\x06policy\x18\x02 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x18\n\x10\x65xpected_version\x18\x03 \x01(\x03\"[\n\x1bUpdateRoutingPolicyResponse\x12+\n\x06policy\x18\x01 \x01(\x0b\x32\x1b.pointsman.v1.RoutingPolicy\x12\x0f\n\x07version\x18\x02 \x01(\x03\"%\n\x0fGetTraceRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"\xa4\x01\n\x10GetTraceResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x18.pointsman.v1.TraceEntry\x12\x11\n\ttrace_ids\x18\x05 \x03(\t\"&\n\x13\x45raseSubjectRequest\x12\x0f\n\x07subject\x18\x01 \x01(\t\"$\n\x14\x45raseSubjectResponse\x12\x0c\n\x04runs\x18\x01 \x01(\x03*\x8d\x01\n\x0bRolloutMode\x12\x1c\n\x18ROLLOUT_MODE_UNSPECIFIED\x10\x00\x12\x14\n\x10ROLLOUT_MODE_OFF\x10\x01\x12\x17\n\x13ROLLOUT_MODE_SHADOW\x10\x02\x12\x17\n\x13ROLLOUT_MODE_CANARY\x10\x03\x12\x18\n\x14ROLLOUT_MODE_ENFORCE\x10\x04*R\n\x08\x43\x61naryBy\x12\x19\n\x15\x43\x41NARY_BY_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43\x41NARY_BY_SESSION\x10\x01\x12\x14\n\x10\x43\x41NARY_BY_TENANT\x10\x02\x32\xff\x02\n\x0c\x41\x64minService\x12\x61\n\x10GetRoutingPolicy\x12%.pointsman.v1.GetRoutingPolicyRequest\x1a&.pointsman.v1.GetRoutingPolicyResponse\x12j\n\x13UpdateRoutingPolicy\x12(.pointsman.v1.UpdateRoutingPolicyRequest\x1a).pointsman.v1.UpdateRoutingPolicyResponse\x12I\n\x08GetTrace\x12\x1d.pointsman.v1.GetTraceRequest\x1a\x1e.pointsman.v1.GetTraceResponse\x12U\n\x0c\x45raseSubject\x12!.pointsman.v1.EraseSubjectRequest\x1a\".pointsman.v1.EraseSubjectResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'pointsman.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLLOUTMODE']._serialized_start=1161
-  _globals['_ROLLOUTMODE']._serialized_end=1302
-  _globals['_CANARYBY']._serialized_start=1304
-  _globals['_CANARYBY']._serialized_end=1386
+  _globals['_ROLLOUTMODE']._serialized_start=1180
+  _globals['_ROLLOUTMODE']._serialized_end=1321
+  _globals['_CANARYBY']._serialized_start=1323
+  _globals['_CANARYBY']._serialized_end=1405
   _globals['_ROUTINGPOLICY']._serialized_start=104
   _globals['_ROUTINGPOLICY']._serialized_end=500
   _globals['_GETROUTINGPOLICYREQUEST']._serialized_start=502
@@ -50,11 +50,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTRACEREQUEST']._serialized_start=895
   _globals['_GETTRACEREQUEST']._serialized_end=932
   _globals['_GETTRACERESPONSE']._serialized_start=935
-  _globals['_GETTRACERESPONSE']._serialized_end=1080
-  _globals['_ERASESUBJECTREQUEST']._serialized_start=1082
-  _globals['_ERASESUBJECTREQUEST']._serialized_end=1120
-  _globals['_ERASESUBJECTRESPONSE']._serialized_start=1122
-  _globals['_ERASESUBJECTRESPONSE']._serialized_end=1158
-  _globals['_ADMINSERVICE']._serialized_start=1389
-  _globals['_ADMINSERVICE']._serialized_end=1772
+  _globals['_GETTRACERESPONSE']._serialized_end=1099
+  _globals['_ERASESUBJECTREQUEST']._serialized_start=1101
+  _globals['_ERASESUBJECTREQUEST']._serialized_end=1139
+  _globals['_ERASESUBJECTRESPONSE']._serialized_start=1141
+  _globals['_ERASESUBJECTRESPONSE']._serialized_end=1177
+  _globals['_ADMINSERVICE']._serialized_start=1408
+  _globals['_ADMINSERVICE']._serialized_end=1791
 # @@protoc_insertion_point(module_scope)

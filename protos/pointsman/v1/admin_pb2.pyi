@@ -298,6 +298,7 @@ class GetTraceResponse(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    TRACE_IDS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The run."""
     state: _builtins.str
@@ -310,6 +311,12 @@ class GetTraceResponse(_message.Message):
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[_gateway_pb2.TraceEntry]:
         """In order."""
 
+    @_builtins.property
+    def trace_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """OpenTelemetry traces in which it was worked on, 32 hexadecimal digits each, oldest first; another than the first
+        where it went on in another call. A trace is at the collector only if it was sampled.
+        """
+
     def __init__(
         self,
         *,
@@ -317,10 +324,11 @@ class GetTraceResponse(_message.Message):
         state: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         entries: _abc.Iterable[_gateway_pb2.TraceEntry] | None = ...,
+        trace_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "entries", b"entries", "request_id", b"request_id", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "entries", b"entries", "request_id", b"request_id", "state", b"state", "trace_ids", b"trace_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

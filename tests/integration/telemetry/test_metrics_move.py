@@ -8,16 +8,19 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import httpx2
 import pytest
 from pointsman.client import new_request_id, question
 from pointsman.v1 import corpus_pb2, gateway_pb2
 
 from classifier.drift import LEAST
 from router.canary import GoldenQuestion, watching
+from router.serving import open_http_beside
 from router.settings import CanarySettings
 from standard.sandbox.neutralise import NO_ANSWER
 from tests.integration.agentic.test_decide import reply
 from tests.integration.router.conftest import DOCUMENTS, fill, running, settings_for
+from tests.support.collector import Collector
 from tests.support.model_server import Failure, Hang, ModelServer, Recorded, Reply, always, json_reply
 from tests.support.prompt_sections import sections_of
 from tests.support.registry import by_sample, registered
@@ -49,6 +52,7 @@ REST = {
     "pointsman_agentic_compressions_total", "pointsman_agentic_context_tokens", "pointsman_llm_errors_total",
     "pointsman_injection_flags_total", "pointsman_inflight_requests", "pointsman_shed_requests_total",
     "pointsman_dependency_up", "pointsman_drift_psi", "pointsman_canary_ok",
+    "pointsman_http_requests_total", "pointsman_http_request_seconds", "pointsman_trace_spans_total",
 }  # fmt: skip
 """Those with a test of their own below."""
 NOT_YET: dict[str, str] = {}
@@ -264,6 +268,58 @@ async def test_a_passage_that_addresses_the_model_is_flagged(database_url: str, 
         await served.client.ingest([corpus_pb2.Document(id="attack", title="Spare bilge pump", text=attack)])
         await served.client.answer(question("Is the spare bilge pump blue?", route=gateway_pb2.ROUTE_STANDARD))
         assert "pointsman_injection_flags_total" in watch.moved()
+
+
+async def test_requests_over_http_are_counted_by_facade_path_method_and_status(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with (
+        gateway_with(None, database_url, tmp_path) as (served, watch),
+        open_http_beside(served.application, port=0) as port,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30.0) as http,
+    ):
+        named = {"facade": "query", "path": "/query", "method": "POST"}
+        assert (await http.post("/query", json={"question": WHERE})).status_code == 200
+        assert (await http.post("/query", json={"question": 7})).status_code == 400
+        assert (await http.delete("/query")).status_code == 405
+        assert (await http.get("/v1/models/pointsman-nobody")).status_code == 404
+        assert (await http.get("/nobody/asked/for/this")).status_code == 404
+        assert (await http.request("PROPFIND", "/query")).status_code == 405
+        assert (await http.get("/healthz")).status_code == 200
+        counted = "pointsman_http_requests_total"
+        assert watch.by(counted, status="200", **named) == 1
+        assert watch.by(counted, status="400", **named) == 1
+        assert watch.by(counted, status="405", **(named | {"method": "DELETE"})) == 1
+        assert watch.by(counted, status="405", **(named | {"method": "other"})) == 1
+        model = {"facade": "openai", "path": "/v1/models/{model:path}", "method": "GET"}
+        assert watch.by(counted, status="404", **model) == 1
+        assert watch.by(counted, status="404", facade="other", path="other", method="GET") == 1
+        assert watch.by(counted, status="200", facade="health", path="/healthz", method="GET") == 1
+        assert watch.by("pointsman_http_request_seconds_count", **named) == 2
+        assert watch.by("pointsman_http_request_seconds_count", **model) == 1
+
+
+async def test_a_client_that_goes_away_is_counted_as_gone(database_url: str, tmp_path: Path) -> None:
+    async with (
+        gateway_with(always(Hang()), database_url, tmp_path) as (served, watch),
+        open_http_beside(served.application, port=0) as port,
+        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=0.5) as http,
+    ):
+        with pytest.raises(httpx2.TimeoutException):
+            await http.post("/query", json={"question": WHERE, "route": "standard"})
+        gone = {"facade": "query", "path": "/query", "method": "POST", "status": "client_gone"}
+        await until(lambda: watch.by("pointsman_http_requests_total", **gone) == 1)
+
+
+async def test_spans_that_were_sent_are_counted(database_url: str, tmp_path: Path) -> None:
+    with Collector() as collector:
+        traces = {"endpoint": collector.url, "ratio": 1.0}
+        async with gateway_with(None, database_url, tmp_path, traces=traces) as (served, watch):
+            await served.client.answer(question(WHERE, route=gateway_pb2.ROUTE_STANDARD))
+            await until(lambda: watch.by("pointsman_trace_spans_total", outcome="exported") > 0, 10.0)
+        # What waited when it stopped was sent as well.
+        assert served.metric("pointsman_trace_spans_total", outcome="exported") == len(collector.spans)
+        assert served.metric("pointsman_trace_spans_total", outcome="dropped") == 0
 
 
 async def test_somebodys_word_on_the_route_is_a_verdict(database_url: str, tmp_path: Path) -> None:

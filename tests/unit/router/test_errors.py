@@ -21,6 +21,9 @@ class Call:
 
     code: grpc.StatusCode | None = None
 
+    def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     async def abort(self, code: grpc.StatusCode, details: str, trailing: object) -> None:
         del details, trailing
         self.code = code

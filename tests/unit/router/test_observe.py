@@ -22,7 +22,10 @@ class Details:
 
 
 class Call:
-    """A call with time left."""
+    """A call with time left, of a client that names no trace."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def time_remaining(self) -> float:
         return 5.0
