@@ -32,6 +32,7 @@ from router.configs import (
     routing_policy,
     scan_of,
 )
+from router.embedders import configure, own_spec
 from router.gateway import Gateway
 from router.health import Health, Probe
 from router.journal.store import Journal
@@ -39,6 +40,7 @@ from router.keys import find_key
 from router.limits import TenantLimits
 from router.parts import GatewayParts
 from router.policy import PolicyStore
+from router.reembed import Reembeddings
 from router.rollout.shadow import Shadow
 from router.routing_models import ModelLoader
 from router.tables import open_tables
@@ -48,13 +50,15 @@ from router.telemetry.llm import LlmMetrics
 from router.telemetry.metrics import Metrics
 from router.telemetry.retrievals import TracedLibrary, TracedRetriever
 from standard import semconv
-from standard.corpus.collections import EmbedderIdentity, ensure_collection
+from standard.corpus.collections import EmbedderIdentity, ensure_collection, get_collection
+from standard.corpus.embedders import Embedders
 from standard.corpus.ingest import IngestOptions, IngestReport, ingest
 from standard.database.migrate import migrate
 from standard.database.pool import database_url, make_pool, probe, translated_errors
-from standard.domain.errors import DatabaseUnavailable
+from standard.domain.errors import DatabaseUnavailable, NotFound
 from standard.embedding.factory import open_embedder
 from standard.foreign.dispatch import LibraryByCollection, RetrieverByCollection
+from standard.foreign.evidence import EvidenceVectors
 from standard.llm.client import OpenAiLlm
 from standard.retrieval.reader import CorpusReader
 from standard.retrieval.retriever import CorpusRetriever
@@ -113,6 +117,7 @@ class Application:
     passages: Retriever
     tables: Tables
     standard: RouteHandler
+    reembeddings: Reembeddings
     calls: Calls
 
     @property
@@ -131,7 +136,10 @@ class Application:
     ) -> IngestReport:
         """Ingest into a collection, which is made when it is missing; a table of one's own is refused."""
         self.tables.refuse(tenant, collection, "ingest")
-        found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
+        try:
+            found = await get_collection(self.pool, tenant, collection)
+        except NotFound:
+            found = await ensure_collection(self.pool, tenant, collection, embedder=self.embedder_identity)
         scan, version = scan_of(found, self.settings)
         return await ingest(
             self.pool,
@@ -143,6 +151,7 @@ class Application:
             scan=scan,
             scan_version=version,
             progress=progress,
+            embedder_of=lambda of: self.reembeddings.embedders.of(of.embedder, of.embedder_spec),
         )
 
 
@@ -159,11 +168,14 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             vector: NDArray[np.float32] = (await embed_queries([text]))[0]
             return vector
 
+        embedders = await stack.enter_async_context(Embedders(embedder, own_spec(settings), configure(settings)))
         retriever = CorpusRetriever(
             pool,
             embedder_id=embedder.id,
             embedder_checksum=embedder.checksum,
             settings=retrieval_settings(settings),
+            embedder_of=embedders.of,
+            evidence=EvidenceVectors(embedder.embed_queries) if settings.retrieval.evidence else None,
         )
         tables = await open_tables(settings, pool, embedder, stack)
         searched = RetrieverByCollection(retriever, tables) if tables.by_name else retriever
@@ -245,6 +257,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             passages,
             tables,
             standard,
+            Reembeddings(pool, embedders, settings, retriever, embed),
             calls,
         )
 

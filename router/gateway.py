@@ -37,6 +37,7 @@ from standard.domain.errors import (
     Unavailable,
 )
 from standard.domain.event import Completed, Event
+from standard.retrieval.pin import pin_generations
 from standard.spans import span
 
 if TYPE_CHECKING:
@@ -250,6 +251,7 @@ class Gateway:
         """Work on a run to its end; every error ends in the run, never in the task group."""
         spent = Spent()
         spent_now.set(spent)  # of this task alone
+        pin_generations()
         try:
             with (
                 structlog.contextvars.bound_contextvars(request_id=run.request_id, tenant=run.tenant),

@@ -25,6 +25,7 @@ from router.telemetry.exposition import open_metrics
 from router.telemetry.metrics import Metrics
 from router.tls import open_certificates
 from standard.corpus.ingest import IngestReport
+from standard.corpus.reembed.worker import Reembedder
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ async def open_grpc(
     async def ingest_from_wire(tenant: str, collection: str, incoming: Any, *, prune: bool) -> IngestReport:  # noqa: ANN401
         return await application.ingest(tenant, collection, incoming, prune=prune)
 
+    reembeddings = application.reembeddings
+    reembedder = Reembedder(application.pool, reembeddings.embedders, reembeddings.scan_of)
     services = (
         GatewayService(application.gateway, settings, caller),
         CorpusService(
@@ -71,6 +74,7 @@ async def open_grpc(
             settings.limits,
             caller,
             application.tables,
+            application.reembeddings,
             application.gateway.place,
         ),
         AdminService(application.policies, application.journal, caller),
@@ -92,6 +96,7 @@ async def open_grpc(
             group.create_task(health.follow()),
             group.create_task(application.policies.follow()),
             group.create_task(_purge_forever(application)),
+            group.create_task(reembedder.follow()),
             group.create_task(application.drift.follow()),
         ]
         try:

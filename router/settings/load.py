@@ -26,6 +26,8 @@ from router.settings.server import AuthSettings, HttpSettings, LimitSettings, Se
 from router.settings.storage import DatabaseSettings, JournalSettings, TableSettings
 from router.settings.watching import CanarySettings, LogSettings, TraceSettings
 
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$"
+
 
 class Settings(BaseSettings):
     """All of it. `data_dir` holds the embedded database, the lock and the caches."""
@@ -46,6 +48,9 @@ class Settings(BaseSettings):
     upstream: UpstreamSettings = UpstreamSettings.model_construct()
     database: DatabaseSettings = DatabaseSettings.model_construct()
     embedding: EmbeddingSettings = EmbeddingSettings.model_construct()
+    embedders: dict[Annotated[str, Field(pattern=_NAME)], EmbeddingSettings] = Field(
+        default_factory=dict, description="Other embedders, for collections that are changed to them."
+    )
     llm: LlmSettings = LlmSettings.model_construct()
     routing: RoutingSettings = RoutingSettings.model_construct()
     retrieval: RetrievalSettings = RetrievalSettings.model_construct()
