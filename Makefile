@@ -74,7 +74,7 @@ $(VENV)/layouts/.made: requirements/layouts.txt | $(BIN)/python
 	@$(VENV)/layouts/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --requirement requirements/layouts.txt
 	@touch $@
 
-test-layouts: $(VENV)/.dev $(VENV)/layouts/.made ## Run the tests on tables made by LangChain, LlamaIndex and Haystack themselves.
+test-layouts: $(VENV)/.dev $(VENV)/layouts/.made ## Run the tests on tables made by LangChain, LlamaIndex, Haystack and Django themselves.
 	@POINTSMAN_LAYOUTS_PYTHON="$(abspath $(VENV)/layouts)/bin/python" $(BIN)/python -m pytest -m layouts tests/integration/foreign $(ARGS)
 
 # Debian's headless Chromium is unpacked into .pointsman/tools (100 MB to fetch); without it the tests are skipped, and say so.

@@ -3,7 +3,8 @@
     python make_layouts.py POSTGRES_URL PASSAGES.json
 
 Runs in an environment of its own (requirements/layouts.txt): these libraries want another pgvector than the gateway.
-PASSAGES.json: [{"id", "document_id", "title", "text", "url", "year", "embedding"}]. Prints the layouts made.
+PASSAGES.json: [{"id", "document_id", "title", "text", "url", "year", "page", "tenant", "readers", "embedding"}]. Prints
+the layouts made.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 import uuid
 import warnings
 from pathlib import Path
@@ -170,12 +172,87 @@ def haystack(url: str, passages: list[dict[str, Any]]) -> None:
     )
 
 
+MODEL = """
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from pgvector.django import HnswIndex, VectorField
+
+
+class Page(models.Model):
+    slug = models.CharField(max_length=80)
+    heading = models.CharField(max_length=200)
+    body = models.TextField()
+    page_number = models.IntegerField()
+    year = models.IntegerField()
+    published = models.BooleanField()
+    added = models.DateTimeField()
+    tenant_name = models.CharField(max_length=40)
+    readers = ArrayField(models.CharField(max_length=40), null=True)
+    embedding = VectorField(dimensions={dimensions}, null=True)
+
+    class Meta:
+        indexes = [HnswIndex(name="library_page_embedding", fields=["embedding"], opclasses=["vector_l2_ops"])]
+"""
+
+
+def django(url: str, passages: list[dict[str, Any]]) -> None:
+    """An application with a model of its own, its migration made and run by Django."""
+    with tempfile.TemporaryDirectory() as folder:
+        application = Path(folder) / "library"
+        (application / "migrations").mkdir(parents=True)
+        (application / "__init__.py").touch()
+        (application / "migrations" / "__init__.py").touch()
+        (application / "models.py").write_text(MODEL.replace("{dimensions}", str(len(passages[0]["embedding"]))))
+        sys.path.insert(0, folder)
+        from django.conf import settings
+        from django.core.management import call_command
+
+        database = {"ENGINE": "django.db.backends.postgresql", **_parts_of(url)}
+        settings.configure(
+            INSTALLED_APPS=["library"],
+            DATABASES={"default": database},
+            DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
+            USE_TZ=True,
+        )
+        import django as framework
+
+        framework.setup()
+        call_command("makemigrations", "library", verbosity=0)
+        call_command("migrate", verbosity=0)
+        from library.models import Page
+
+        Page.objects.bulk_create(
+            Page(
+                slug=each["document_id"],
+                heading=each["title"],
+                body=each["text"],
+                page_number=each["page"],
+                year=each["year"],
+                published=each["page"] != 3,
+                added=f"{each['year']}-05-01T00:00:00Z",
+                tenant_name=each["tenant"],
+                readers=each["readers"],
+                embedding=each["embedding"],
+            )
+            for each in passages
+        )
+
+
+def _parts_of(url: str) -> dict[str, str]:
+    from psycopg.conninfo import conninfo_to_dict
+
+    given = conninfo_to_dict(url)
+    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    return {name: str(given.get(key, "")) for name, key in names.items()}
+
+
 MAKERS = {
     "langchain-community": langchain_community,  # before the next: it makes no table where it sees one of that name
     "langchain": langchain,
     "langchain-pgvectorstore": langchain_pgvectorstore,
     "llamaindex": llamaindex,
     "haystack": haystack,
+    "django": django,
 }
 
 
