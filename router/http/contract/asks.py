@@ -13,7 +13,7 @@ from router.http.contract.template import as_uuid
 from router.http.filters import to_filter_message
 from router.http.openai_chat import content_text
 from router.http.query import route_named
-from router.http.values import a_list, a_number, a_text, an_integer
+from router.http.values import a_list, a_number, a_text, an_integer, kind_of
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def read_request(route: ContractRoute, sources: Sources) -> gateway_pb2.AnswerRe
     """The request in the gateway's own words. Raises InvalidInput naming the path in the legacy request."""
     asks, fixed = route.asks, route.fixed
     path, given = _first(asks.question, sources)
+    if given is not MISSING and not isinstance(given, str | list):
+        raise InvalidInput(path.text, f"must be text, not {kind_of(given)}")
     question = content_text(None if given is MISSING else given, path.text)
     parts = {name: _part(asks, name, sources) for name in asks.parts}
     top_k_field, top_k = parts["top_k"]
@@ -91,6 +93,12 @@ def in_legacy_words(error: InvalidInput, asks: Asks) -> InvalidInput:
     paths = {"question": asks.question, "query": asks.question, "session_id": asks.parts["session"], **asks.parts}
     named = paths.get(error.field.split(".", 1)[0].split("[", 1)[0])
     return InvalidInput(named[0].text, error.problem) if named else error
+
+
+def of_input(field: str, batch: Batch, number: int) -> str:
+    """A field of a batch's input (from 0), named as the whole request names it."""
+    place, below = f"{batch.path.text}[{number}]", field.removeprefix(batch.name)
+    return place + below if field.startswith(batch.name) and below[:1] in {"", ".", "["} else f"{place}: {field}"
 
 
 def _first(paths: Sequence[Path], sources: Sources) -> tuple[Path, object]:

@@ -12,7 +12,7 @@ import structlog
 
 from router.asked import asked_text
 from router.http.asking import Search, followed, found, looked_up, run_to_end, streamed, to_checked, to_search
-from router.http.contract.asks import in_legacy_words, inputs_of, read_request, sources_of, wants_stream
+from router.http.contract.asks import in_legacy_words, inputs_of, of_input, read_request, sources_of, wants_stream
 from router.http.contract.frames import (
     ContractFrames,
     citation_items,
@@ -102,7 +102,7 @@ async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batc
             questions.append(to_checked(parts, call, request))
         except InvalidInput as error:
             legacy = in_legacy_words(error, route.asks)
-            raise InvalidInput(f"{batch.path.text}[{number - 1}]: {legacy.field}", legacy.problem) from None
+            raise InvalidInput(of_input(legacy.field, batch, number - 1), legacy.problem) from None
     if parts.gate is not None and questions:
         await parts.gate.stands_for(questions[0].scope.tenant, len(questions))
     places = asyncio.Semaphore(_INPUTS_AT_ONCE)

@@ -188,6 +188,13 @@ async def test_errors_have_the_shape_status_and_words_of_the_contract(own: Serve
     assert "x-evil" not in injected.headers
 
 
+@pytest.mark.parametrize("given", [5, True, {"text": "Where?"}, 1.5])
+async def test_a_question_of_another_type_is_told_so(own: Served, given: object) -> None:
+    reply = await own.post("/pairs", {"inputs": {"text": given}})
+    assert (reply.json()["ok"], reply.json()["where"]) == (False, "inputs.text")
+    assert "must be text, not a" in reply.json()["why"]
+
+
 async def test_ids_of_legacy_clients_may_be_any_text(own: Served) -> None:
     headers = {"x-reader": "Ada Lovelace, reader"}
     response = await own.client.get("/ask/default", params={"q": WHERE}, headers=headers)
@@ -244,9 +251,9 @@ async def test_a_batch_answers_each_of_its_inputs_in_their_order(module_database
         ({"asks": "one"}, "asks"),
         ({"asks": [{"q": "x"}] * 101}, "asks"),
         ({"asks": ["x", "y"], "opts": [{}]}, "opts"),
-        ({"asks": ["x", 7]}, "asks[1]: ask"),
-        ({"asks": [None]}, "asks[0]: ask.q"),
-        ({"asks": ["x", "  "]}, "asks[1]: ask.q"),
+        ({"asks": ["x", 7]}, "asks[1]"),
+        ({"asks": [None]}, "asks[0].q"),
+        ({"asks": ["x", "  "]}, "asks[1].q"),
     ],
 )
 async def test_a_batch_with_one_wrong_input_is_refused_whole_and_asks_nothing(
