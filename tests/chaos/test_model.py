@@ -11,6 +11,7 @@ from pointsman.v1 import gateway_pb2
 
 from tests.chaos.conftest import GENERATED
 from tests.chaos.gateway_process import WHERE
+from tests.chaos.survival import survives
 from tests.support.model_server import Failure, Hang, Raw, Reply, always
 
 if TYPE_CHECKING:
@@ -50,14 +51,13 @@ async def generates_again(served: Served, model: ModelServer, *, within_seconds:
     "fault", [name if name in _EVERY_TIME else pytest.param(name, marks=pytest.mark.slow) for name in FAULTS], ids=str
 )
 async def test_answers_go_on_without_the_model(served: Served, model: ModelServer, fault: str) -> None:
-    before = await served.footprint()
-    model.script = always(FAULTS[fault])
-    for answer in await answered(served, 6):
-        assert answer.answer_source == gateway_pb2.ANSWER_SOURCE_EXTRACTIVE
-        assert "shed at Alder Wharf" in answer.answer
-        assert answer.notices
-    await generates_again(served, model)
-    await served.settles(before, sockets=20)
+    async with survives(served, sockets=20):
+        model.script = always(FAULTS[fault])
+        for answer in await answered(served, 6):
+            assert answer.answer_source == gateway_pb2.ANSWER_SOURCE_EXTRACTIVE
+            assert "shed at Alder Wharf" in answer.answer
+            assert answer.notices
+        await generates_again(served, model)
 
 
 @pytest.mark.parametrize(
@@ -67,26 +67,26 @@ async def test_answers_go_on_without_the_model(served: Served, model: ModelServe
 async def test_an_answer_that_breaks_off_is_told_as_such(
     served: Served, model: ModelServer, fault: dict[str, int]
 ) -> None:
-    before = await served.footprint()
-    model.script = always(Reply("It is in the shed at Alder Wharf [S1]. It is red [S1].", **fault))  # type: ignore[arg-type]
-    for answer in await answered(served, 4):
-        assert answer.outcome in {gateway_pb2.OUTCOME_ANSWERED_WITH_CAVEAT, gateway_pb2.OUTCOME_ANSWERED}
-        assert answer.notices, answer
-    await generates_again(served, model)
-    await served.settles(before, sockets=20)
+    async with survives(served, sockets=20):
+        model.script = always(Reply("It is in the shed at Alder Wharf [S1]. It is red [S1].", **fault))  # type: ignore[arg-type]
+        for answer in await answered(served, 4):
+            assert answer.outcome in {gateway_pb2.OUTCOME_ANSWERED_WITH_CAVEAT, gateway_pb2.OUTCOME_ANSWERED}
+            assert answer.notices, answer
+        await generates_again(served, model)
 
 
 async def test_a_dead_model_is_left_alone_and_answers_cost_no_waiting(served: Served, model: ModelServer) -> None:
-    model.script = always(Hang())
-    await answered(served, 12)
-    loop = asyncio.get_running_loop()
-    seen = len(model.requests)
-    began = loop.time()
-    answers = [(await answered(served, 1))[0] for _ in range(10)]
-    assert {answer.answer_source for answer in answers} == {gateway_pb2.ANSWER_SOURCE_EXTRACTIVE}
-    assert loop.time() - began < 5.0  # ten waits for a first token would be ten seconds
-    assert len(model.requests) - seen <= 4
-    await generates_again(served, model)
+    async with survives(served, sockets=20):
+        model.script = always(Hang())
+        await answered(served, 12)
+        loop = asyncio.get_running_loop()
+        seen = len(model.requests)
+        began = loop.time()
+        answers = [(await answered(served, 1))[0] for _ in range(10)]
+        assert {answer.answer_source for answer in answers} == {gateway_pb2.ANSWER_SOURCE_EXTRACTIVE}
+        assert loop.time() - began < 5.0  # ten waits for a first token would be ten seconds
+        assert len(model.requests) - seen <= 4
+        await generates_again(served, model)
 
 
 @pytest.mark.slow
