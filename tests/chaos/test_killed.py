@@ -13,6 +13,7 @@ from pointsman.v1 import gateway_pb2
 
 from tests.chaos.conftest import GENERATED
 from tests.chaos.gateway_process import WHERE, code_of, gateway
+from tests.chaos.survival import SERVING, Fault
 from tests.support.model_server import ModelServer, Reply, always
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ async def test_answers_given_are_given_again_and_runs_begun_are_taken_over(tmp_p
             for route in (standard, agentic):
                 request_id = new_request_id()
                 kept[request_id] = (route, await first.client.answer(ask(request_id, route)))
+            arrivals = Fault(first)
+            await arrivals.ingest(2)
             model.script = always(Reply("It is in the shed at Alder Wharf [S1].", token_delay=0.5))
             calls = [
                 asyncio.create_task(code_of(first.client.answer(ask(*item), timeout_seconds=20)))
@@ -56,8 +59,11 @@ async def test_answers_given_are_given_again_and_runs_begun_are_taken_over(tmp_p
                 assert "shed at Alder Wharf" in call.result().answer
             for request_id, call in zip(begun, again, strict=True):
                 assert await second.client.answer(ask(request_id, begun[request_id])) == call.result()
-            before = await second.footprint()
-            await second.settles(before)
+            arrivals.served = second
+            assert len(arrivals.acknowledged) == 2
+            await arrivals.is_whole()
+            assert await second.health() == SERVING
+            await second.is_idle()  # no run of the one that died is held
 
 
 @pytest.mark.slow

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import pytest_asyncio
-from pointsman.client import Pointsman, new_request_id, question
+from pointsman.client import Pointsman, question
 from pointsman.v1 import gateway_pb2
 
 from tests.chaos.conftest import GENERATED
 from tests.chaos.gateway_process import WHERE, Served, gateway, stop
+from tests.chaos.survival import MORE_BYTES, survives
 from tests.support.model_server import ModelServer, always
 
 if TYPE_CHECKING:
@@ -123,19 +124,24 @@ async def test_no_call_fails_while_the_workers_are_replaced_in_turn(group: Serve
 
 @pytest.mark.slow
 async def test_a_worker_killed_is_started_again_and_the_calls_of_its_clients_go_on(group: Served) -> None:
-    before = {worker.pid for worker in workers_of(group)}
-    victim = min(before)
+    victim = min(worker.pid for worker in workers_of(group))
+    others = {
+        worker: (worker.num_fds(), worker.memory_info().rss) for worker in workers_of(group) if worker.pid != victim
+    }
     done = asyncio.Event()
-    async with asyncio.TaskGroup() as tasks:
-        asking = tasks.create_task(hammered(group, 200, clients=4, done=done))
-        await asyncio.sleep(0.5)
-        os.kill(victim, signal.SIGKILL)
-        await until_workers(group, lambda now: victim not in now)
-        done.set()
-    assert asking.result() >= 200
-    request = question(WHERE, request_id=new_request_id())
-    answer = await group.client.answer(request)
-    assert await group.client.answer(request) == answer
+    async with survives(group) as fault:
+        async with asyncio.TaskGroup() as tasks:
+            asking = tasks.create_task(hammered(group, 200, clients=4, done=done))
+            arriving = tasks.create_task(fault.ingest(6))
+            await asyncio.sleep(0.5)
+            os.kill(victim, signal.SIGKILL)
+            await until_workers(group, lambda now: victim not in now)
+            await arriving
+            done.set()
+        assert asking.result() >= 200
+    for worker, (files, held) in others.items():
+        assert worker.num_fds() <= files + 8
+        assert worker.memory_info().rss <= held + MORE_BYTES
 
 
 @pytest.mark.slow
