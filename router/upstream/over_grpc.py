@@ -24,6 +24,7 @@ from router.upstream.described import (
 )
 from router.upstream.failures import Malformed, Retryable, UpstreamUnavailable
 from router.upstream.reflection import files_of
+from router.upstream.traced import called, of_grpc
 from router.upstream.waits import MAX_CHARS, counted
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class GrpcEndpoint:
         self._call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(
             f"/{method.service}/{method.method}", request_serializer=None, response_deserializer=None
         )
+        self._span = of_grpc(f"{method.service}/{method.method}", settings.url)
         self.sends = names_sent(method.template, method.metadata)
 
     async def pieces(self, question: Question) -> AsyncGenerator[str]:
@@ -86,8 +88,9 @@ class GrpcEndpoint:
             await self._connected()
             described = await self._description(metadata)
             body = described.encode(render(self._method.template, values))
-            async for piece in self._read(described, body, metadata):
-                yield piece
+            with called(*self._span) as opened:
+                async for piece in self._read(described, body, [*metadata, *opened.headers().items()]):
+                    yield piece
         except NotDescribed:
             raise
         except Malformed:

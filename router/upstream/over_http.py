@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 import httpx2
@@ -12,7 +13,9 @@ from router.http.wire import header_value, to_json_bytes
 from router.upstream.asking import headers_of, names_sent, values_of
 from router.upstream.failures import Malformed, Retryable, UpstreamUnavailable
 from router.upstream.reading import Incremental, Shapes, whole_answer
+from router.upstream.traced import called, of_http
 from router.upstream.waits import counted, each_within
+from standard import semconv
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from router.http.contract.compiled import ContractRoute
     from router.settings import UpstreamSettings
     from standard.domain.question import Question
+    from standard.spans import Span
 
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 
@@ -36,14 +40,22 @@ class HttpEndpoint:
         self._upstream = route.upstream
         self._shapes = shapes
         self._http = http
+        self._span = of_http(route.method, route.path, settings.url)
         self.sends = names_sent(route.upstream.template, route.upstream.headers)
 
     async def pieces(self, question: Question) -> AsyncGenerator[str]:
         """Call it once; see Endpoint."""
+        with called(*self._span) as opened:
+            async with aclosing(self._called(question, opened)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+    async def _called(self, question: Question, opened: Span) -> AsyncGenerator[str]:
         try:
-            request = self._request(question)
+            request = self._request(question, opened)
             async with asyncio.timeout(self._settings.first_byte_timeout_seconds):
                 response = await self._http.send(request, stream=True)
+            opened.set(semconv.HTTP_STATUS, response.status_code)
             try:
                 _refuse(response.status_code)
                 async for piece in self._read(response):
@@ -85,13 +97,14 @@ class HttpEndpoint:
         if not reading.finished:
             raise Malformed("its stream ended before its end")
 
-    def _request(self, question: Question) -> httpx2.Request:
+    def _request(self, question: Question, opened: Span) -> httpx2.Request:
         history = self._route.asks.history
         user, assistant = ("user", "assistant") if history is None else (history.user_word, history.assistant_word)
         values = values_of(question, self.sends, user=user, assistant=assistant)
         told = headers_of(self._upstream.headers, values, self._settings)
         headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         headers += [(name.encode(), header_value(value)) for name, value in told]
+        headers += [(name.encode(), value.encode()) for name, value in opened.headers().items()]
         return self._http.build_request(
             self._route.method,
             self._route.path,

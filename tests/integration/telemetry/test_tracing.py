@@ -408,3 +408,39 @@ async def test_probes_are_not_recorded(database_url: str, tmp_path: Path) -> Non
             assert (await traced.http.get("/healthz")).status_code == 200
             await traced.answer(SAMPLED)
     assert not [span for span in collector.spans if "health" in span.name]
+
+
+async def test_an_upstream_works_below_our_span_and_in_one_trace_with_us(database_url: str, tmp_path: Path) -> None:
+    """The upstream is another gateway, over HTTP by a contract and over gRPC by its own API."""
+    with Collector() as collector:
+        script, served_too = always(Reply(SAID)), {"contracts": ("plain",)}
+        async with gateway_to(collector.url, script, database_url, tmp_path / "theirs", http=served_too) as theirs:
+            for name, url in (
+                ("plain", str(theirs.http.base_url)),
+                ("pointsman", f"grpc://{theirs.served.target}"),
+            ):
+                section = {"url": url.rstrip("/"), "contract": name, "use": "standard", "retries": 0}
+                settings = theirs.served.application.settings
+                ours = settings_for(
+                    settings.database.url.get_secret_value() if settings.database.url else "",
+                    tmp_path / name,
+                    upstream=section,
+                    traces={"endpoint": collector.url, "ratio": 1.0, "service_name": name},
+                )
+                async with running(ours) as served:
+                    asked = question(WHERE, route=STANDARD, request_id=new_request_id())
+                    call = served.client.gateway.Answer(asked, timeout=30.0)
+                    answered = await call
+                    assert answered.answer_source == gateway_pb2.ANSWER_SOURCE_UPSTREAM
+    for name, method in (("plain", "POST /ask"), ("pointsman", "pointsman.v1.GatewayService/StreamAnswer")):
+        (call_of_ours,) = [
+            span for span in collector.spans if span.kind == "client" and span.resource["service.name"] == name
+            and span.name.startswith(method.split("/")[0])
+        ]  # fmt: skip
+        below = [span for span in collector.spans if span.parent_id == call_of_ours.span_id]
+        assert [span.kind for span in below] == ["server"]
+        assert below[0].resource["service.name"] == "pointsman"
+        assert below[0].trace_id == call_of_ours.trace_id
+        tree = of(call_of_ours.trace_id, collector)
+        assert tree.above(below[0]) == [call_of_ours.name, "pointsman.run", RPC]
+        assert not call_of_ours.failed
