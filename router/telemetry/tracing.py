@@ -263,11 +263,15 @@ async def _shut(provider: TracerProvider, seconds: float) -> None:
         _log.warning("spans that had ended were not all sent", seconds=seconds)
 
 
-def _exporter(settings: TraceSettings) -> SpanExporter:
+def address_of(settings: TraceSettings) -> str:
+    """Where spans are posted to: the endpoint, with the protocol's own path where it has none."""
     url = urlsplit(settings.endpoint)
-    endpoint = url._replace(path=TRACES_PATH).geturl() if url.path in {"", "/"} else settings.endpoint
+    return url._replace(path=TRACES_PATH).geturl() if url.path in {"", "/"} else settings.endpoint
+
+
+def _exporter(settings: TraceSettings) -> SpanExporter:
     headers = {name.lower(): value.get_secret_value() for name, value in settings.headers.items()}
-    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=settings.timeout_seconds)
+    return OTLPSpanExporter(endpoint=address_of(settings), headers=headers, timeout=settings.timeout_seconds)
 
 
 def _resource(settings: TraceSettings) -> dict[str, str]:
