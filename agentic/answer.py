@@ -15,7 +15,7 @@ from standard.domain.answer import AnswerSource, Outcome, StopReason, Usage
 from standard.domain.errors import LlmUnavailable
 from standard.domain.event import Degraded, TokenEmitted
 from standard.domain.outcome import RouteResult
-from standard.domain.question import Turn
+from standard.domain.question import PLAIN, AnswerStyle, Turn
 from standard.domain.text import UntrustedText
 from standard.outlet import Blocked
 from standard.pipeline import LLM_AWAY
@@ -43,7 +43,7 @@ class AnswerRequest:
     context and that facts rest on. `facts` are what a judge, a plan or a summary holds for
     known, with source numbers (model output: as untrusted as the passages); `gaps` what is known to be missing and
     `contradictions` where sources disagree. `term_idf` weighs the question's lexemes (it may be empty).
-    `max_total_tokens` bounds prompt and answer together.
+    `max_total_tokens` bounds prompt and answer together. `style` is the collection's.
     """
 
     question: UntrustedText
@@ -56,6 +56,7 @@ class AnswerRequest:
     max_total_tokens: int
     timeout_seconds: float
     term_idf: Mapping[str, float] = field(default_factory=dict)
+    style: AnswerStyle = PLAIN
 
 
 class AnswerWriter(Protocol):
@@ -84,7 +85,13 @@ class MoreNeeded:
 
 
 async def write_answer(
-    state: RunState, writer: AnswerWriter, emit: Emit, *, llm_configured: bool, critic: Critic | None = None
+    state: RunState,
+    writer: AnswerWriter,
+    emit: Emit,
+    *,
+    llm_configured: bool,
+    critic: Critic | None = None,
+    style: AnswerStyle = PLAIN,
 ) -> RouteResult | MoreNeeded:
     """Answer from what the run holds and say how it ended; with a critic, perhaps ask for one more search first."""
     ending = state.ending
@@ -94,7 +101,7 @@ async def write_answer(
     if not state.evidence.held:
         unmet = reason in {StopReason.SUFFICIENT, StopReason.NO_PROGRESS}
         return await _unanswerable(state, StopReason.NO_EVIDENCE if unmet else reason, emit)
-    request = answer_request(state)
+    request = replace(answer_request(state), style=style)
     if ending is not None and ending.belief == "unanswerable":
         return await _unanswerable(state, StopReason.NO_EVIDENCE, emit)
     result: RouteResult | None = None

@@ -275,7 +275,9 @@ async def _run(
         if watch is not None:
             watch(state)
         outlet.allow(held.passage.uri for held in state.evidence.held)
-        written = await write_answer(state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic)
+        written = await write_answer(
+            state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic, style=question.style
+        )
         return await outlet.close(written) if isinstance(written, RouteResult) else written
 
     context = RunContext(

@@ -93,7 +93,8 @@ def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:
     """The most useful passages that fit into a prompt of this many tokens; at least one if there is any."""
     notes = [fact_text(fact) for fact in (*request.facts, *request.contradictions)] + list(request.gaps)
     excerpts = [excerpt(held, request.facts).text.raw for held in request.recorded]
-    left = tokens - _PROMPT_OVERHEAD - llm.count_tokens("\n".join([request.question.raw, *notes, *excerpts]))
+    texts = [request.question.raw, request.style.instructions, *notes, *excerpts]
+    left = tokens - _PROMPT_OVERHEAD - llm.count_tokens("\n".join(texts))
     left -= _SECTION_OVERHEAD * len(excerpts)
     chosen: list[Held] = []
     for held in request.held:
@@ -116,7 +117,12 @@ def prompt(request: AnswerRequest, shown: Sequence[Held], marker: Marker) -> tup
         *note_sections("Where sources seemed to contradict each other:", "C", disputed, marker),
     ]
     return answer_messages(
-        request.question, request.history, tagged, marker, notes=join("\n\n", notes) if notes else None
+        request.question,
+        request.history,
+        tagged,
+        marker,
+        notes=join("\n\n", notes) if notes else None,
+        style=request.style,
     )
 
 

@@ -43,6 +43,7 @@ from router.policy import PolicyStore
 from router.reembed import Reembeddings
 from router.rollout.shadow import Shadow
 from router.routing_models import ModelLoader
+from router.style import styles
 from router.tables import open_tables
 from router.telemetry.calls import Calls
 from router.telemetry.drift import DriftWatch
@@ -226,6 +227,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             resume=resume_handler(agentic),
             drift=drift,
             limits=limits,
+            style=styles(tables, retriever.directory),
             shadow=Shadow(
                 agentic_handler(agentic, aside=True),
                 pool,

@@ -21,6 +21,7 @@ from router.journal.question import kept_question, replies_of
 from router.outcomes import facts_of, verdict
 from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
+from router.style import told_of
 from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard import spans
@@ -249,6 +250,7 @@ class Execution:
         if resume is None or decision is None:
             return None
         before = len(run.events)
+        await self._learn_style()
         try:
             result = await resume(self._question, emit=self._emit, replies=self._replies)
         except FailedPrecondition as error:
@@ -308,12 +310,18 @@ class Execution:
             at = time.perf_counter()
             clock.retrieve = at - now
             parts.metrics.retrieved(first)
+            await self._learn_style()
             signals = Signals()
             if models is not None and reading is not None:
                 with spans.span("pointsman.decide"):
                     signals = await self._signals(models, await reading, vector, first)
         clock.decide = time.perf_counter() - at
         return FirstLook(vector, first, signals)
+
+    async def _learn_style(self) -> None:
+        """How answers of the collection are written; it was looked up a moment ago, for the search."""
+        if self._parts.style is not None:
+            self._question = replace(self._question, style=await self._parts.style(self._question.scope))
 
     async def _read(self, models: RoutingModels) -> TextReading | None:
         try:
@@ -377,6 +385,7 @@ class Execution:
 
     def _whole(self, route: Route, decision: Decision, result: RouteResult) -> Answer:
         question = self._question
+        result = told_of(result, question.style)
         self._sessions.remember(question.scope.tenant, question.session_id, route)
         answer = whole_answer(question, route, decision, result, self._clock.timings())
         self._parts.metrics.answered(answer, question.scope.tenant)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from router.telemetry.metrics import Metrics
     from standard.domain.event import Emit
     from standard.domain.outcome import RouteResult
-    from standard.domain.passage import Retriever, SearchResult
-    from standard.domain.question import Question
+    from standard.domain.passage import Retriever, Scope, SearchResult
+    from standard.domain.question import AnswerStyle, Question
 
 
 class RoutingModels(Protocol):
@@ -91,7 +91,8 @@ class ResumeHandler(Protocol):
 class GatewayParts:
     """What the gateway is made of.
 
-    `models` returns None while no routing model is ready; `resume` is None where no checkpoints are kept: a run can't
+    `style` looks up how a collection's answers are written, None where none says so. `models` returns None while no
+    routing model is ready; `resume` is None where no checkpoints are kept: a run can't
     wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any,
     `shadow` where nothing is answered aside.
     """
@@ -110,3 +111,4 @@ class GatewayParts:
     drift: DriftWatch | None = None
     limits: TenantLimits | None = None
     shadow: Shadow | None = None
+    style: Callable[[Scope], Awaitable[AnswerStyle]] | None = None

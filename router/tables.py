@@ -12,6 +12,7 @@ from router.configs import database_config, embedder_config, retrieval_settings
 from router.settings import BadSettings
 from router.tasks import task_group
 from standard.corpus.paging import check_page_size, read_token, write_token
+from standard.corpus.style import answer_style
 from standard.database.pool import make_pool
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.embedding.factory import open_embedder
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from router.settings import Settings, TableSettings
     from standard.database.pool import Pool
+    from standard.domain.question import AnswerStyle
     from standard.embedding.config import EmbeddingConfig
     from standard.embedding.protocol import Embedder
     from standard.foreign.mapping import Field
@@ -79,6 +81,14 @@ def table_mapping(name: str, table: TableSettings) -> TableMapping:
     return mapping
 
 
+def table_style(name: str, table: TableSettings) -> AnswerStyle:
+    """How answers from a table are written; raises BadSettings naming the key."""
+    try:
+        return answer_style(table.answer_instructions, table.answer_language)
+    except InvalidInput as error:
+        raise BadSettings([f"tables.{name}.{error.message}"]) from None
+
+
 def _column(name: str, key: str) -> str:
     return identifier(name, key) if name else ""
 
@@ -116,7 +126,8 @@ async def open_tables(settings: Settings, pool: Pool, embedder: Embedder, stack:
             settings=retrieval_settings(settings),
             evidence=EvidenceVectors(embedder.embed_queries) if table.evidence and not ours else None,
         )
-        found[name] = ForeignTable(retriever, ForeignLibrary(retriever, scan_policy=settings.sandbox.policy))
+        library = ForeignLibrary(retriever, scan_policy=settings.sandbox.policy)
+        found[name] = ForeignTable(retriever, library, table_style(name, table))
     await _look(found)
     return Tables(found)
 

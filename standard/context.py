@@ -84,7 +84,7 @@ def plan_call(
     """
     asked = shortened(question.text, _LONGEST_QUESTION)
     history = recent_turns(question.history, config.history_tokens)
-    bare = _frame_tokens(asked, history)
+    bare = _frame_tokens(asked, history) + estimate_tokens(question.style.instructions)
     room = config.context_tokens - bare
     if limits.max_tokens is not None:
         room = min(room, limits.max_tokens - bare - MIN_OUTPUT_TOKENS)

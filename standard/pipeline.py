@@ -192,7 +192,12 @@ class _Route:
     def _request(self, plan: Plan, seconds: float) -> LlmRequest:
         messages = with_marker(
             lambda marker: answer_messages(
-                plan.question, plan.history, plan.shown, marker, may_hand_over=self.may_escalate
+                plan.question,
+                plan.history,
+                plan.shown,
+                marker,
+                may_hand_over=self.may_escalate,
+                style=self.question.style,
             )
         )
         return LlmRequest(Purpose.ANSWER, messages, max_tokens=plan.max_output_tokens, timeout_seconds=seconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
 from google.protobuf import json_format, timestamp_pb2
 from pointsman.v1 import corpus_pb2
 
@@ -15,6 +16,7 @@ from router.tables import tables_on_page
 from router.unicode import encodable as text
 from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
+from standard.corpus.style import answer_style
 from standard.domain.errors import AlreadyExists, DeadlineExceeded, InvalidInput, PointsmanError
 from standard.domain.passage import Scope
 from standard.screening import presentable
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from standard.foreign.dispatch import ForeignTable, Tables
     from standard.foreign.view import TableView
 
+_log = structlog.get_logger("pointsman.corpus")
 _MAX_IDS = 1000
 IDLE_SECONDS = 120.0
 """A client that sends nothing for so long is given up on: its stream holds the collection's lock."""
@@ -99,6 +102,7 @@ class CorpusService(ReembeddingCalls):
                 request.name,
                 embedder=self._embedder,
                 text_config=request.text_config or "english",
+                style=answer_style(request.answer_instructions, request.answer_language),
             )
             return corpus_pb2.CreateCollectionResponse(collection=collection_message(made))
         except Exception as error:  # noqa: BLE001 - the edge: every error is mapped once
@@ -141,6 +145,27 @@ class CorpusService(ReembeddingCalls):
                 return corpus_pb2.GetCollectionResponse(collection=message)
             found = await collections.get_collection(self._pool, identity.tenant, name)
             return corpus_pb2.GetCollectionResponse(collection=collection_message(found))
+        except Exception as error:  # noqa: BLE001 - the edge
+            await abort(context, error)
+
+    async def UpdateCollection(  # noqa: N802
+        self, request: corpus_pb2.UpdateCollectionRequest, context: Context
+    ) -> corpus_pb2.UpdateCollectionResponse:
+        """Change how answers of a collection are written."""
+        try:
+            if not request.name:
+                raise InvalidInput("name", "is missing")
+            identity = self._writer(context)
+            name = identity.admitted(collection_name(request.name))
+            self._tables.refuse(identity.tenant, name, "update (set it in its section of the settings)")
+            now = (await collections.get_collection(self._pool, identity.tenant, name)).style
+            style = answer_style(
+                request.answer_instructions if request.HasField("answer_instructions") else now.instructions,
+                request.answer_language if request.HasField("answer_language") else now.language,
+            )
+            changed = await collections.set_style(self._pool, identity.tenant, name, style)
+            _log.info("answers of a collection are written another way", collection=name, by=identity.name)
+            return corpus_pb2.UpdateCollectionResponse(collection=collection_message(changed))
         except Exception as error:  # noqa: BLE001 - the edge
             await abort(context, error)
 
@@ -322,6 +347,8 @@ def collection_message(collection: Collection) -> corpus_pb2.Collection:
         document_count=collection.document_count,
         passage_count=collection.passage_count,
         create_time=_timestamp(collection.created_at),
+        answer_instructions=text(collection.style.instructions),
+        answer_language=collection.style.language,
     )
 
 
@@ -334,6 +361,8 @@ def table_message(table: ForeignTable, view: TableView | None) -> corpus_pb2.Col
         dimensions=retriever.embedder.dimensions,
         text_config=view.lexical.config if view is not None and view.lexical is not None else "",
         passage_count=0 if view is None else view.corpus_size,
+        answer_instructions=text(table.style.instructions),
+        answer_language=table.style.language,
     )
 
 

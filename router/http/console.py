@@ -322,6 +322,8 @@ def _collection(collection: Collection) -> dict[str, Any]:
         "documents": collection.document_count,
         "passages": collection.passage_count,
         "embedder": collection.embedder.id,
+        "answer_instructions": collection.style.instructions,
+        "answer_language": collection.style.language,
     }
 
 
@@ -332,7 +334,15 @@ async def _table(table: ForeignTable, tenant: str) -> dict[str, Any]:
     except PointsmanError:
         rows = None
     name, embedder = table.retriever.mapping.name, table.retriever.embedder.id
-    return {"name": name, "table": True, "documents": None, "passages": rows, "embedder": embedder}
+    return {
+        "name": name,
+        "table": True,
+        "documents": None,
+        "passages": rows,
+        "embedder": embedder,
+        "answer_instructions": table.style.instructions,
+        "answer_language": table.style.language,
+    }
 
 
 async def _reply(call: Call, body: dict[str, Any]) -> None:

@@ -62,6 +62,12 @@ class TableSettings(Section):
     embedder: EmbeddingSettings | None = Field(
         None, description="The model it was filled with, keys as in [embedding]; empty = the gateway's."
     )
+    answer_instructions: str = Field(
+        "", max_length=2000, description="Added to the model's instructions for answers from it (docs/corpus.md)."
+    )
+    answer_language: str = Field(
+        "", description="BCP 47 tag of the language of answers from it; empty = that of the question."
+    )
     evidence: bool = Field(
         False,
         description="With another model: embed what is found with the gateway's own as well, so that it counts for the "

@@ -16,6 +16,7 @@ from standard.corpus.lock import collection_lock
 from standard.corpus.paging import check_page_size, read_token, write_token
 from standard.database.pool import connection, the_row, transaction
 from standard.domain.errors import AlreadyExists, DatabaseUnavailable, FailedPrecondition, InvalidInput, NotFound
+from standard.domain.question import PLAIN, AnswerStyle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -71,7 +72,8 @@ class Collection:
     """A collection as it was when read. `chunker` says how its documents are cut (Chunking.describe).
 
     `scan_policy` is what is done about findings of the injection scan in it, "" for the installation's.
-    `embedder_spec` opens its embedder again, None where that is the process's own.
+    `embedder_spec` opens its embedder again, None where that is the process's own. `style` is how its answers are
+    written.
     """
 
     collection_id: int
@@ -86,6 +88,7 @@ class Collection:
     created_at: datetime
     scan_policy: str = ""
     embedder_spec: EmbedderSpec | None = None
+    style: AnswerStyle = PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class CollectionPage:
 _SELECT = """
 select c.collection_id, c.tenant, c.name, c.text_config, g.generation_id, g.embedder_id, g.embedder_checksum,
     g.dimensions, g.chunker, (select count(*) from document d where d.collection_id = c.collection_id), g.chunk_count,
-    c.created_at, coalesce(c.settings ->> 'scan_policy', ''), g.embedder
+    c.created_at, c.settings, g.embedder
 from collection c join generation g on g.generation_id = {generation}
 """
 _ACTIVE = _SELECT.format(generation="c.active_generation").encode()
@@ -107,21 +110,8 @@ _OF_GENERATION = _SELECT.format(generation="%s").encode() + b"where c.collection
 
 
 def _read(row: tuple[Any, ...]) -> Collection:
-    (
-        collection_id,
-        tenant,
-        name,
-        text_config,
-        generation,
-        model,
-        checksum,
-        dimensions,
-        chunker,
-        *counts,
-        policy,
-        spec,
-    ) = row
-    documents, passages, created_at = counts
+    collection_id, tenant, name, text_config, generation, *rest = row
+    model, checksum, dimensions, chunker, documents, passages, created_at, settings, spec = rest
     return Collection(
         collection_id=collection_id,
         tenant=tenant,
@@ -133,9 +123,15 @@ def _read(row: tuple[Any, ...]) -> Collection:
         document_count=documents,
         passage_count=passages,
         created_at=created_at,
-        scan_policy=policy,
+        scan_policy=settings.get("scan_policy", ""),
         embedder_spec=read_spec(spec),
+        style=read_style(settings),
     )
+
+
+def read_style(settings: Mapping[str, Any]) -> AnswerStyle:
+    """How a collection's answers are written, by its settings."""
+    return AnswerStyle(settings.get("answer_instructions", ""), settings.get("answer_language", ""))
 
 
 async def create_collection(
@@ -146,8 +142,9 @@ async def create_collection(
     embedder: EmbedderIdentity,
     text_config: str = "english",
     chunking: Chunking | None = None,
+    style: AnswerStyle = PLAIN,
 ) -> Collection:
-    """Make an empty collection and return it.
+    """Make an empty collection and return it. `style` comes from standard.corpus.style, which checks it.
 
     `text_config` is a text search configuration of the server (`english`, `german`, `simple` …), for the lexical leg.
     Raises InvalidInput for a bad name, vector length or configuration, AlreadyExists where the name is taken.
@@ -161,8 +158,9 @@ async def create_collection(
             if await known.fetchone() is None:
                 raise InvalidInput("text_config", f"the server has no text search configuration {text_config!r}")
             cursor = await conn.execute(
-                "insert into collection (tenant, name, text_config) values (%s, %s, %s) returning collection_id",
-                [tenant, name, text_config],
+                "insert into collection (tenant, name, text_config, settings) values (%s, %s, %s, %s)"
+                " returning collection_id",
+                [tenant, name, text_config, Jsonb(_style_settings(style))],
             )
             row = await the_row(cursor)
             generation = await make_generation(conn, row[0], embedder, (chunking or Chunking()).describe())
@@ -291,6 +289,23 @@ async def set_scan_policy(pool: Pool, tenant: str, name: str, policy: str) -> Co
             {"policy": policy, "tenant": tenant, "name": name},
         )
     return await get_collection(pool, tenant, name)
+
+
+async def set_style(pool: Pool, tenant: str, name: str, style: AnswerStyle) -> Collection:
+    """Set how a collection's answers are written, and return it; servers follow within seconds. Raises NotFound."""
+    async with connection(pool) as conn:
+        await conn.execute(
+            "update collection set settings = (settings - 'answer_instructions' - 'answer_language') || %s"
+            " where tenant = %s and name = %s",
+            [Jsonb(_style_settings(style)), tenant, name],
+        )
+    return await get_collection(pool, tenant, name)
+
+
+def _style_settings(style: AnswerStyle) -> dict[str, str]:
+    """What is kept of a style: what is said."""
+    said = {"answer_instructions": style.instructions, "answer_language": style.language}
+    return {key: value for key, value in said.items() if value}
 
 
 async def delete_collection(pool: Pool, tenant: str, name: str) -> None:

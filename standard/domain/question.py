@@ -40,12 +40,28 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerStyle:
+    """How answers of a collection are written, as its administrators say: trusted, never from a document or a caller.
+
+    `instructions` are added to the model's own; `language` is a BCP 47 tag, "" = the language of the question.
+    """
+
+    instructions: str = ""
+    language: str = ""
+
+
+PLAIN = AnswerStyle()
+"""Nothing asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A validated question.
 
     `route` forces a route (None = decide). `threshold` (0-1) overrides the policy's. `top_k` is 1-100. `deadline` is
     the event loop's time (loop.time()) at which an answer must be out, reserve already taken off; None = no deadline.
-    `probe` marks what the gateway asks itself to watch itself: no sign of what people ask.
+    `probe` marks what the gateway asks itself to watch itself: no sign of what people ask. `style` is the collection's,
+    looked up by the gateway.
     """
 
     text: UntrustedText
@@ -60,3 +76,4 @@ class Question:
     dry_run: bool = False
     deadline: float | None = None
     probe: bool = False
+    style: AnswerStyle = PLAIN

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from standard.domain.errors import FailedPrecondition
+from standard.domain.question import PLAIN, AnswerStyle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ForeignTable:
-    """A table as searches and as the agentic loop see it."""
+    """A table as searches and as the agentic loop see it; `style` is how answers from it are written."""
 
     retriever: ForeignRetriever
     library: ForeignLibrary
+    style: AnswerStyle = PLAIN
 
 
 @dataclass(frozen=True, slots=True)

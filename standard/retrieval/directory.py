@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from standard.corpus.collections import EmbedderIdentity, EmbedderSpec, read_spec
+from standard.corpus.collections import EmbedderIdentity, EmbedderSpec, read_spec, read_style
 from standard.database.pool import connection
 from standard.domain.errors import FailedPrecondition, NotFound
+from standard.domain.question import PLAIN, AnswerStyle
 from standard.retrieval.pin import pin, pinned
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class CollectionView:
 
     `distance` is the operator of the HNSW index (inner product where there is none and search is exact). `restricted`:
     some document is limited to access groups. `chunk_count` is that of the generation. `scan_policy` is the
-    collection's own, "" for the installation's. `embedder_spec` opens the generation's embedder.
+    collection's own, "" for the installation's. `embedder_spec` opens the generation's embedder. `style`
+    is how answers are written.
     """
 
     collection_id: int
@@ -69,6 +71,7 @@ class CollectionView:
     seen_at: float
     scan_policy: str = ""
     embedder_spec: EmbedderSpec | None = None
+    style: AnswerStyle = PLAIN
 
     @property
     def embedder(self) -> EmbedderIdentity:
@@ -90,7 +93,7 @@ select c.collection_id, g.generation_id, c.text_config, coalesce(g.dimensions, 0
      where part.inhparent = 'chunk'::regclass
        and pg_get_expr(partition.relpartbound, partition.oid) = format('FOR VALUES IN (%%L)', g.generation_id::text)
      limit 1),
-    coalesce(c.settings ->> 'scan_policy', ''), g.embedder
+    c.settings, g.embedder
 from collection c
 left join generation g on g.generation_id = coalesce(
         (select p.generation_id from generation p
@@ -137,7 +140,7 @@ class CollectionDirectory:
             self._views.pop((tenant, name, generation), None)
             raise NotFound(f"there is no collection {name!r}; `pointsman ingest --collection NAME` creates one")
         collection, found, text_config, dimensions, embedder, checksum, chunks, restricted, opclass, *rest = row
-        policy, spec = rest
+        settings, spec = rest
         return CollectionView(
             collection_id=collection,
             generation_id=found,
@@ -150,8 +153,9 @@ class CollectionDirectory:
             indexed=opclass is not None,
             restricted=restricted,
             seen_at=now,
-            scan_policy=policy,
+            scan_policy=settings.get("scan_policy", ""),
             embedder_spec=read_spec(spec),
+            style=read_style(settings),
         )
 
 

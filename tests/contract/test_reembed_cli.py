@@ -80,3 +80,16 @@ async def test_a_server_does_the_work_while_commands_come_and_go(pointsman: Comm
                 return pointsman("ask", WHERE, "--collection", "notes")
 
         assert "Alder Wharf" in await asyncio.to_thread(commands)
+
+
+def test_collections_are_made_listed_shown_and_changed(pointsman: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "style.txt").write_text("Be brief.\nSign as the crew.")
+    made = pointsman.one("collection", "create", "log", "--text-config", "german", "--answer-language", "de", "--json")
+    assert (made["name"], made["text_config"], made["answer_language"]) == ("log", "german", "de")
+    changed = pointsman.one("collection", "update", "log", "--answer-instructions", "@style.txt", "--json")
+    assert (changed["answer_instructions"], changed["answer_language"]) == ("Be brief.\nSign as the crew.", "de")
+    assert "Sign as the crew" in pointsman("collection", "show", "log")
+    assert [each["name"] for each in pointsman.lines("collection", "list", "--json")] == ["log", "notes"]
+    pointsman("collection", "update", "log", code=2)
+    pointsman("collection", "update", "log", "--answer-language", "german", code=1)
+    assert "answer_language" in pointsman.stderr

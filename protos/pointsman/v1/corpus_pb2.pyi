@@ -99,6 +99,8 @@ class Collection(_message.Message):
     DOCUMENT_COUNT_FIELD_NUMBER: _builtins.int
     PASSAGE_COUNT_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    ANSWER_INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    ANSWER_LANGUAGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Unique per tenant; 1 to 128 characters of a-z, A-Z, 0-9, `_`, `-`, `.`, the first a letter or digit."""
     embedder_id: _builtins.str
@@ -111,6 +113,12 @@ class Collection(_message.Message):
     """Number of documents."""
     passage_count: _builtins.int
     """Number of passages."""
+    answer_instructions: _builtins.str
+    """What its administrators ask of every answer that a model writes from it, beside the service's own instructions; at
+    most 2,000 code points. No secret: an answer may repeat it.
+    """
+    answer_language: _builtins.str
+    """The language that a model writes answers from it in, as a BCP 47 tag (`de`, `pt-BR`); empty = the question's."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -125,10 +133,12 @@ class Collection(_message.Message):
         document_count: _builtins.int = ...,
         passage_count: _builtins.int = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        answer_instructions: _builtins.str = ...,
+        answer_language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "dimensions", b"dimensions", "document_count", b"document_count", "embedder_id", b"embedder_id", "name", b"name", "passage_count", b"passage_count", "text_config", b"text_config"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_instructions", b"answer_instructions", "answer_language", b"answer_language", "create_time", b"create_time", "dimensions", b"dimensions", "document_count", b"document_count", "embedder_id", b"embedder_id", "name", b"name", "passage_count", b"passage_count", "text_config", b"text_config"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -142,19 +152,27 @@ class CreateCollectionRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     TEXT_CONFIG_FIELD_NUMBER: _builtins.int
+    ANSWER_INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    ANSWER_LANGUAGE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """See Collection.name."""
     text_config: _builtins.str
     """See Collection.text_config; empty = english."""
+    answer_instructions: _builtins.str
+    """See Collection.answer_instructions."""
+    answer_language: _builtins.str
+    """See Collection.answer_language."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         text_config: _builtins.str = ...,
+        answer_instructions: _builtins.str = ...,
+        answer_language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "text_config", b"text_config"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer_instructions", b"answer_instructions", "answer_language", b"answer_language", "name", b"name", "text_config", b"text_config"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -283,6 +301,67 @@ class GetCollectionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetCollectionResponse: _TypeAlias = GetCollectionResponse  # noqa: Y015
+
+@_typing.final
+class UpdateCollectionRequest(_message.Message):
+    """Changes a collection."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ANSWER_INSTRUCTIONS_FIELD_NUMBER: _builtins.int
+    ANSWER_LANGUAGE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """See Collection.name."""
+    answer_instructions: _builtins.str
+    """See Collection.answer_instructions; empty = none, absent = as it was."""
+    answer_language: _builtins.str
+    """See Collection.answer_language; empty = the question's, absent = as it was."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        answer_instructions: _builtins.str | None = ...,
+        answer_language: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_answer_instructions", b"_answer_instructions", "_answer_language", b"_answer_language", "answer_instructions", b"answer_instructions", "answer_language", b"answer_language"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_answer_instructions", b"_answer_instructions", "_answer_language", b"_answer_language", "answer_instructions", b"answer_instructions", "answer_language", b"answer_language", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__answer_instructions: _TypeAlias = _typing.Literal["answer_instructions"]  # noqa: Y015
+    _WhichOneofArgType__answer_instructions: _TypeAlias = _typing.Literal["_answer_instructions", b"_answer_instructions"]  # noqa: Y015
+    _WhichOneofReturnType__answer_language: _TypeAlias = _typing.Literal["answer_language"]  # noqa: Y015
+    _WhichOneofArgType__answer_language: _TypeAlias = _typing.Literal["_answer_language", b"_answer_language"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer_instructions) -> _WhichOneofReturnType__answer_instructions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__answer_language) -> _WhichOneofReturnType__answer_language | None: ...
+
+Global___UpdateCollectionRequest: _TypeAlias = UpdateCollectionRequest  # noqa: Y015
+
+@_typing.final
+class UpdateCollectionResponse(_message.Message):
+    """The collection after the change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COLLECTION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def collection(self) -> Global___Collection:
+        """The collection."""
+
+    def __init__(
+        self,
+        *,
+        collection: Global___Collection | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["collection", b"collection"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateCollectionResponse: _TypeAlias = UpdateCollectionResponse  # noqa: Y015
 
 @_typing.final
 class DeleteCollectionRequest(_message.Message):

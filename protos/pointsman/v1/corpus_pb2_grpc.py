@@ -50,6 +50,11 @@ class CorpusServiceStub:
                 request_serializer=pointsman_dot_v1_dot_corpus__pb2.GetCollectionRequest.SerializeToString,
                 response_deserializer=pointsman_dot_v1_dot_corpus__pb2.GetCollectionResponse.FromString,
                 _registered_method=True)
+        self.UpdateCollection = channel.unary_unary(
+                '/pointsman.v1.CorpusService/UpdateCollection',
+                request_serializer=pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionRequest.SerializeToString,
+                response_deserializer=pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionResponse.FromString,
+                _registered_method=True)
         self.DeleteCollection = channel.unary_unary(
                 '/pointsman.v1.CorpusService/DeleteCollection',
                 request_serializer=pointsman_dot_v1_dot_corpus__pb2.DeleteCollectionRequest.SerializeToString,
@@ -122,6 +127,13 @@ class CorpusServiceServicer:
 
     def GetCollection(self, request, context):
         """One collection.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateCollection(self, request, context):
+        """Changes how answers of a collection are written; servers follow within seconds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,6 +229,11 @@ def add_CorpusServiceServicer_to_server(servicer, server):
                     servicer.GetCollection,
                     request_deserializer=pointsman_dot_v1_dot_corpus__pb2.GetCollectionRequest.FromString,
                     response_serializer=pointsman_dot_v1_dot_corpus__pb2.GetCollectionResponse.SerializeToString,
+            ),
+            'UpdateCollection': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateCollection,
+                    request_deserializer=pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionRequest.FromString,
+                    response_serializer=pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionResponse.SerializeToString,
             ),
             'DeleteCollection': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteCollection,
@@ -351,6 +368,33 @@ class CorpusService:
             '/pointsman.v1.CorpusService/GetCollection',
             pointsman_dot_v1_dot_corpus__pb2.GetCollectionRequest.SerializeToString,
             pointsman_dot_v1_dot_corpus__pb2.GetCollectionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateCollection(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/pointsman.v1.CorpusService/UpdateCollection',
+            pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionRequest.SerializeToString,
+            pointsman_dot_v1_dot_corpus__pb2.UpdateCollectionResponse.FromString,
             options,
             channel_credentials,
             insecure,

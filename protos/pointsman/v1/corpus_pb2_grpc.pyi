@@ -39,6 +39,8 @@ class CorpusServiceStub:
     """Lists the collections by name."""
     GetCollection: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.GetCollectionRequest, _corpus_pb2.GetCollectionResponse]
     """One collection."""
+    UpdateCollection: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.UpdateCollectionRequest, _corpus_pb2.UpdateCollectionResponse]
+    """Changes how answers of a collection are written; servers follow within seconds."""
     DeleteCollection: _grpc.UnaryUnaryMultiCallable[_corpus_pb2.DeleteCollectionRequest, _corpus_pb2.DeleteCollectionResponse]
     """Deletes a collection with all its documents."""
     IngestDocuments: _grpc.StreamUnaryMultiCallable[_corpus_pb2.IngestDocumentsRequest, _corpus_pb2.IngestDocumentsResponse]
@@ -76,6 +78,8 @@ class CorpusServiceAsyncStub(CorpusServiceStub):
     """Lists the collections by name."""
     GetCollection: _aio.UnaryUnaryMultiCallable[_corpus_pb2.GetCollectionRequest, _corpus_pb2.GetCollectionResponse]  # type: ignore[assignment]
     """One collection."""
+    UpdateCollection: _aio.UnaryUnaryMultiCallable[_corpus_pb2.UpdateCollectionRequest, _corpus_pb2.UpdateCollectionResponse]  # type: ignore[assignment]
+    """Changes how answers of a collection are written; servers follow within seconds."""
     DeleteCollection: _aio.UnaryUnaryMultiCallable[_corpus_pb2.DeleteCollectionRequest, _corpus_pb2.DeleteCollectionResponse]  # type: ignore[assignment]
     """Deletes a collection with all its documents."""
     IngestDocuments: _aio.StreamUnaryMultiCallable[_corpus_pb2.IngestDocumentsRequest, _corpus_pb2.IngestDocumentsResponse]  # type: ignore[assignment]
@@ -128,6 +132,14 @@ class CorpusServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_corpus_pb2.GetCollectionResponse, _abc.Awaitable[_corpus_pb2.GetCollectionResponse]]:
         """One collection."""
+
+    @_abc_1.abstractmethod
+    def UpdateCollection(
+        self,
+        request: _corpus_pb2.UpdateCollectionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_corpus_pb2.UpdateCollectionResponse, _abc.Awaitable[_corpus_pb2.UpdateCollectionResponse]]:
+        """Changes how answers of a collection are written; servers follow within seconds."""
 
     @_abc_1.abstractmethod
     def DeleteCollection(

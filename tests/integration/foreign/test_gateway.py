@@ -15,7 +15,7 @@ from standard.embedding.factory import open_embedder
 from standard.embedding.protocol import PassageInput
 from tests.integration.foreign.recorded import vector_text
 from tests.integration.router.conftest import running, settings_for
-from tests.support.model_server import ModelServer
+from tests.support.model_server import ModelServer, Reply, always
 from tests.support.model_server.embedding import embed as embed_elsewhere
 
 if TYPE_CHECKING:
@@ -205,3 +205,19 @@ async def test_a_table_of_another_tenant_is_not_there(
             await served.client.answer(ask("What does the harbour lantern burn?"))
     assert not listed.collections
     assert refused.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_answers_from_a_table_are_written_as_its_section_says(
+    database_url: str, tmp_path: Path, own_vectors: list[list[float]]
+) -> None:
+    fill(database_url, own_vectors)
+    wishes = table(answer_instructions="Address the reader as shipmate.", answer_language="fr")
+    async with ModelServer(always(Reply("Du pétrole [S1]."))) as model:
+        llm = {"base_url": model.base_url, "model": "m", "retries": 0}
+        async with running(settings_for(database_url, tmp_path, tables=wishes, llm=llm)) as served:
+            await served.client.answer(ask("What does the harbour lantern burn?", gateway_pb2.ROUTE_STANDARD))
+            got = await served.client.corpus.GetCollection(corpus_pb2.GetCollectionRequest(name="handbook"))
+        system = model.requests[-1].text("system")
+    assert "Address the reader as shipmate." in system
+    assert "BCP 47 tag is fr," in system
+    assert (got.collection.answer_language, got.collection.answer_instructions[:7]) == ("fr", "Address")

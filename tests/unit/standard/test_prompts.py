@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from standard.domain.question import PLAIN, AnswerStyle
 from standard.domain.text import UntrustedText
-from standard.prompts import answer_messages
+from standard.prompts import answer_messages, answer_task
 from standard.sandbox.neutralise import NO_ANSWER
 from standard.sandbox.render import Marker, render_notes, tag_passages
 from tests.support.memory_retriever import passage
@@ -47,3 +48,18 @@ def test_the_system_message_holds_nothing_of_a_request() -> None:
         system, _ = prompt(may_hand_over=may_hand_over)
         assert MARKER.key not in system
         assert "pier?" not in system
+
+
+def test_a_collections_wishes_stand_in_the_system_message_and_its_language_in_the_place_of_the_questions() -> None:
+    style = AnswerStyle("Address the reader as shipmate.", "de-AT")
+    for may_hand_over in (False, True):
+        system, user = answer_messages(
+            UntrustedText("When?"), (), PASSAGES, MARKER, may_hand_over=may_hand_over, style=style
+        )
+        assert system.content.value.endswith("Address the reader as shipmate.")
+        assert "the language whose BCP 47 tag is de-AT" in system.content.value
+        assert "language of the question" not in system.content.value
+        assert "shipmate" not in user.content.value
+        assert NO_ANSWER in system.content.value
+    assert answer_task(style=PLAIN) == answer_task()
+    assert "Write in the language of the question.\n- Behind each" in answer_task(style=AnswerStyle("Be brief.")).value
