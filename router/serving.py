@@ -178,6 +178,8 @@ async def open_server_process(settings: Settings) -> AsyncIterator[RunningServer
     keys = settings.auth.mode == "keys"
     require_loopback(settings.server.host, keys=keys)
     require_loopback(settings.server.metrics_host, "server.metrics_host (POINTSMAN_SERVER__METRICS_HOST)", keys=keys)
+    if settings.http.enabled:
+        require_loopback(settings.http.host, "http.host (POINTSMAN_HTTP__HOST)", keys=keys)
     golden = read_golden(settings.canary.file)
     open_certificates(settings.tls)  # wrong ones stop the start before anything else is begun
     metrics = Metrics()

@@ -7,6 +7,7 @@ tracing needs to know of a method is put together once as well.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import re
 import time
 from contextlib import aclosing
@@ -86,6 +87,8 @@ class ObserveRpcs(WrapHandlers):
 
     def wrap(self, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
         """Count what goes through the handler."""
+        if handler.response_streaming and not inspect.isasyncgenfunction(handler.unary_stream or handler.stream_stream):
+            return handler  # it writes by itself what it has to say, as long as the caller stays: Health.Watch alone
         _, service, rpc = name.split("/", 2)
         kind = (
             ("bidi_stream" if handler.response_streaming else "client_stream")
