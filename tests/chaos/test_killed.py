@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pointsman.client import new_request_id, question
 from pointsman.v1 import gateway_pb2
 
 from tests.chaos.conftest import GENERATED
-from tests.chaos.gateway_process import WHERE, code_of, gateway
-from tests.chaos.survival import SERVING, Fault
+from tests.chaos.gateway_process import WHERE, code_of, gateway, stop
+from tests.chaos.survival import NOT_SERVING, SERVING, Fault
 from tests.support.model_server import ModelServer, Reply, always
 
 if TYPE_CHECKING:
@@ -64,6 +65,38 @@ async def test_answers_given_are_given_again_and_runs_begun_are_taken_over(tmp_p
             await arrivals.is_whole()
             assert await second.health() == SERVING
             await second.is_idle()  # no run of the one that died is held
+
+
+@pytest.mark.slow
+async def test_a_gateway_told_to_stop_says_so_finishes_what_it_can_and_leaves_the_rest(tmp_path: Path) -> None:
+    """Its grace is five seconds: one answer takes two, the other longer than it may."""
+    words = ("It is in the shed at Alder Wharf [S1]. ",)
+    async with ModelServer(always(GENERATED)) as model:
+        async with gateway(tmp_path, model=model) as first:
+            short, long = new_request_id(), new_request_id()
+            calls = []
+            async with grpc.aio.insecure_channel(first.target) as channel:
+                watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
+                assert (await watch.read()).status == SERVING
+                replies = iter(Reply(pieces=words * count, token_delay=0.1) for count in (20, 400))
+                model.script = lambda _: next(replies)
+                for request_id in (short, long):
+                    asked = first.client.answer(ask(request_id, gateway_pb2.ROUTE_STANDARD), timeout_seconds=20)
+                    calls.append(asyncio.create_task(code_of(asked)))
+                    await model.arrived(len(model.requests) + 1)
+                stopping = asyncio.create_task(stop(first.process))
+                async with asyncio.timeout(2):
+                    assert (await watch.read()).status == NOT_SERVING
+                assert await calls[0] is grpc.StatusCode.OK
+                assert await calls[1] is grpc.StatusCode.UNAVAILABLE
+                assert await stopping == 0
+                watch.cancel()
+        model.script = always(GENERATED)
+        async with gateway(tmp_path, model=model, filled=False) as second:
+            seen = len(model.requests)
+            assert "shed at Alder Wharf" in (await second.client.answer(ask(short, gateway_pb2.ROUTE_STANDARD))).answer
+            assert len(model.requests) == seen  # given again, not made again
+            assert "shed at Alder Wharf" in (await second.client.answer(ask(long, gateway_pb2.ROUTE_STANDARD))).answer
 
 
 @pytest.mark.slow
