@@ -1,9 +1,9 @@
 """Bring a generation up to date: whatever document it has no chunk of is cut, embedded and written.
 
 Prevents a document that is missing after the switch. Documents are embedded outside of any transaction; the one that
-writes them locks their rows and looks again, so that one that was deleted or replaced meanwhile is left to the next
-pass, and two who work at once write nothing twice. Nothing else is remembered: whoever is interrupted, or takes over,
-asks again what is missing.
+writes them locks their rows and looks again, so that one that was deleted or replaced meanwhile, or is at this moment,
+is left to the next pass, nobody waits for another in a circle, and two who work at once write nothing twice. Nothing
+else is remembered: whoever is interrupted, or takes over, asks again what is missing.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ async def _write(pool: Pool, collection: Collection, made: Sequence[_Made]) -> i
         await limit_statements(conn, _SECONDS)
         cursor = await conn.execute(
             "select document_key, content_hash from document where document_key = any(%s)"
-            " order by document_id for no key update",
+            " order by document_id for no key update skip locked",
             [keys],
         )
         there: dict[int, str] = dict(await cursor.fetchall())

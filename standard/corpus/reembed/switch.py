@@ -41,6 +41,7 @@ FEW = 32
 """Documents that may be missing when writers are held up."""
 _ROUNDS = 20
 _LOCK_SECONDS = 30
+_PAUSE_SECONDS = 0.05
 _LAST_SECONDS = 20.0
 """Longest time that writers are held up, for embedding the last few."""
 
@@ -104,7 +105,9 @@ async def _change_places(
         task = replace(task, scan=scan, scan_version=version)
         try:
             async with asyncio.timeout(_LAST_SECONDS):
-                await catch_up(pool, task)
+                while await count_lacking(pool, change.collection_id, change.behind.generation_id):
+                    if not await catch_up(pool, task):
+                        await asyncio.sleep(_PAUSE_SECONDS)  # somebody who deletes has it locked
                 await rescan(pool, task.collection, scan, version)
         except TimeoutError:
             raise Overloaded("the last documents took too long to embed; try again", retry_after_seconds=30.0) from None

@@ -108,6 +108,26 @@ async def test_no_question_fails_while_two_replicas_are_switched_and_rolled_back
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
+async def test_the_evidence_counts_for_the_route_of_new_vectors_where_it_is_asked_for(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with second_server() as server:
+        for number, wanted in enumerate((False, True)):
+            settings = settings_for(database_url, tmp_path / str(number), retrieval={"evidence": wanted})
+            async with running(settings) as served:
+                if not wanted:
+                    await fill(served.client)
+                    await start(served.client, model="openai:second", base_url=server.base_url)
+                    await ready(served.client)
+                    answer = await served.client.answer(WHERE)
+                    assert answer.decision.HasField("evidence_probability")
+                    await step(served.client, corpus_pb2.REEMBEDDING_ACTION_SWITCH)
+                    await asyncio.sleep(1.2)
+                answer = await served.client.answer(WHERE)
+                assert answer.decision.HasField("evidence_probability") == wanted
+                assert answer.citations[0].document_id == "pump"
+
+
 async def test_a_change_is_compared_before_the_switch_and_what_was_done_is_kept(
     database_url: str, tmp_path: Path
 ) -> None:
