@@ -92,8 +92,12 @@ async def write_answer(
     llm_configured: bool,
     critic: Critic | None = None,
     style: AnswerStyle = PLAIN,
+    said: UntrustedText | None = None,
 ) -> RouteResult | MoreNeeded:
-    """Answer from what the run holds and say how it ended; with a critic, perhaps ask for one more search first."""
+    """Answer from what the run holds and say how it ended; with a critic, perhaps ask for one more search first.
+
+    `said` are the user's own words, where the run worked with a follow-up as it stands alone.
+    """
     ending = state.ending
     reason = StopReason.NO_PROGRESS if ending is None else ending.reason
     if reason is StopReason.NEEDS_INPUT and ending is not None:
@@ -101,7 +105,7 @@ async def write_answer(
     if not state.evidence.held:
         unmet = reason in {StopReason.SUFFICIENT, StopReason.NO_PROGRESS}
         return await _unanswerable(state, StopReason.NO_EVIDENCE if unmet else reason, emit)
-    request = replace(answer_request(state), style=style)
+    request = replace(answer_request(state), style=style, question=said or state.question)
     if ending is not None and ending.belief == "unanswerable":
         return await _unanswerable(state, StopReason.NO_EVIDENCE, emit)
     result: RouteResult | None = None

@@ -192,7 +192,9 @@ async def resume_agentic(
 
 def _next_reply(state: RunState, question: Question, replies: Sequence[str], *, waiting: bool) -> str:
     """The reply that the run has not taken yet, "" for none; raises where it is not this question's, or not told so."""
-    if state.question != question.text or state.history != question.history:
+    # a question without a history may have been read with that of its session, which the run has
+    other_history = bool(question.history) and state.history != question.history
+    if state.question != question.asked or other_history:
         raise AlreadyExists("this run answers another question; give the new one a request id of its own")
     taken = [reply.answer.raw for reply in state.replies]
     if list(replies[: len(taken)]) != taken or (len(replies) > len(taken) and not waiting):
@@ -219,9 +221,9 @@ def begin(
     screened = screen(first)
     shown = screened.passages
     evidence, admissions = admit(Evidence(), [Lot(shown, 1)], wanted=len(shown), full=not snippets)
-    issued = IssuedQuery(1, "hybrid", question.text.raw, raw, len(admissions[0].new), admissions[0].duplicates)
+    issued = IssuedQuery(1, "hybrid", question.asked.raw, raw, len(admissions[0].new), admissions[0].duplicates)
     state = RunState(
-        question=question.text,
+        question=question.asked,
         limits=resolve_limits(settings, question.budget),
         settings=settings,
         history=question.history,
@@ -234,7 +236,7 @@ def begin(
         usage=Usage(retrieved_tokens=retrieved_tokens(admissions[0])),
         notices=(WITHHELD,) if screened.findings and not shown else (),
     )
-    asked = QueryIssued(1, "search", question.text.raw, "the question itself")
+    asked = QueryIssued(1, "search", question.asked.raw, "the question itself")
     told = (PassagesScreened(screened.findings),) if screened.findings else ()
     return state, (asked, *told, found_event(issued, admissions[0]))
 
@@ -276,7 +278,13 @@ async def _run(
             watch(state)
         outlet.allow(held.passage.uri for held in state.evidence.held)
         written = await write_answer(
-            state, parts.writer, outlet, llm_configured=parts.has_llm, critic=critic, style=question.style
+            state,
+            parts.writer,
+            outlet,
+            llm_configured=parts.has_llm,
+            critic=critic,
+            style=question.style,
+            said=question.text,
         )
         return await outlet.close(written) if isinstance(written, RouteResult) else written
 

@@ -227,6 +227,7 @@ async def open_application(settings: Settings, metrics: Metrics | None = None) -
             resume=resume_handler(agentic),
             drift=drift,
             limits=limits,
+            llm=asked,
             style=styles(tables, retriever.directory),
             shadow=Shadow(
                 agentic_handler(agentic, aside=True),

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def asked_text(question: Question) -> str:
-    """Return the text that is searched and classified: a follow-up together with what it leans on."""
+    """Return the text that is searched and classified: a follow-up together with what it leans on.
+
+    That is what the gateway settled (router.followup); where nobody did, a rule says it.
+    """
+    if question.standalone is not None:
+        return question.standalone.raw
     return standalone(question.text.raw, [turn.text.raw for turn in question.history if turn.role == "user"])
 
 

@@ -17,7 +17,8 @@ from router.answers import agentic_decision, dry_answer, less, whole_answer
 from router.asked import asked_text, embedded_text
 from router.decide import Circumstances, Signals, decide, lets_agentic
 from router.describe import describe
-from router.journal.question import kept_question, replies_of
+from router.followup import SESSION_TURNS, understood
+from router.journal.question import kept_question, learned, replies_of, turns_of
 from router.outcomes import facts_of, verdict
 from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
@@ -25,7 +26,7 @@ from router.style import told_of
 from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard import spans
-from standard.domain.answer import Answer, Decision, Outcome, Timings
+from standard.domain.answer import Answer, Decision, Outcome, Timings, Usage
 from standard.domain.errors import (
     AlreadyExists,
     DatabaseUnavailable,
@@ -104,6 +105,8 @@ class Execution:
         self._recorded = 0
         self._replies: list[str] = []
         self._looked: FirstLook | None = None
+        self._learned = False
+        self._condensing = Usage()
         self._earlier = ""
 
     async def work(self, *, known: bool = False) -> Aside | None:
@@ -183,7 +186,12 @@ class Execution:
         if answer is None:
             if isinstance(look, Exception):
                 raise look
-            answer = await self._answer(look or await self._look())
+            look = look or await self._look()
+            held = self._run.held
+            values = learned(self._question)
+            if values and self._learned and held is not None and self._parts.journal.consent == "text":
+                await self._parts.journal.learn(held, values)
+            answer = await self._answer(look)
         await self._end(answer)
         return self._aside(begun, answer)
 
@@ -296,8 +304,9 @@ class Execution:
             _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=repr(error))
 
     async def _look(self) -> FirstLook:
-        parts, clock, question = self._parts, self._clock, self._question
+        parts, clock = self._parts, self._clock
         models = parts.models()
+        question = await self._understand()
         async with task_group() as group:
             # Reading the text needs no retrieval: it goes on beside it.
             reading = None if models is None else group.create_task(self._read(models))
@@ -317,6 +326,22 @@ class Execution:
                     signals = await self._signals(models, await reading, vector, first)
         clock.decide = time.perf_counter() - at
         return FirstLook(vector, first, signals)
+
+    async def _understand(self) -> Question:
+        """Read the question with what was said before: once, for all that comes after."""
+        question = self._question
+        if not question.history and question.session_id and self._parts.journal.consent == "text":
+            scope = question.scope
+            said = await self._parts.journal.session(
+                scope.tenant, question.session_id, question.request_id, SESSION_TURNS
+            )
+            turns = [turn for asked, answer in said for turn in turns_of(asked, answer, scope)]
+            question = replace(question, history=tuple(turns))
+        found = await understood(question, self._parts.llm)
+        self._learned = found.question is not self._question
+        self._condensing = found.usage
+        self._question = found.question
+        return found.question
 
     async def _learn_style(self) -> None:
         """How answers of the collection are written; it was looked up a moment ago, for the search."""
@@ -385,7 +410,7 @@ class Execution:
 
     def _whole(self, route: Route, decision: Decision, result: RouteResult) -> Answer:
         question = self._question
-        result = told_of(result, question.style)
+        result = told_of(replace(result, usage=result.usage + self._condensing), question.style)
         self._sessions.remember(question.scope.tenant, question.session_id, route)
         answer = whole_answer(question, route, decision, result, self._clock.timings())
         self._parts.metrics.answered(answer, question.scope.tenant)

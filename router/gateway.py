@@ -205,6 +205,40 @@ class Gateway:
                     async for event in events:
                         yield event
 
+    async def asked_back(
+        self,
+        scope: Scope,
+        reply: str,
+        *,
+        request_id: str = "",
+        session_id: str = "",
+        said: str = "",
+        collections: frozenset[str] | None = None,
+    ) -> tuple[str, int] | None:
+        """The run whose question back is answered by `reply`, and the sequence of the event that asked it.
+
+        That is the run `request_id`, or else the latest of `session_id` where it asked what the caller says was `said`.
+        None where such a run does not wait, nor was answered with just that before, or is not for this caller. For
+        `resume`, which goes on with it.
+        """
+        journal = self._parts.journal
+        run_id = request_id or (await journal.latest_of(scope.tenant, session_id) if session_id else None)
+        if not run_id or journal.consent != "text":
+            return None
+        stored = await journal.load(scope.tenant, run_id)
+        if stored is None or not may_see(stored.question, scope.groups, collections):
+            return None
+        if stored.state != "waiting" and replies_of(stored.question)[-1:] != [reply]:
+            return None
+        asked = [
+            (event.sequence, event.body.answer.clarification)
+            for event in journal.events(stored)
+            if isinstance(event.body, Completed) and event.body.answer.clarification
+        ]
+        if not asked or (not request_id and asked[-1][1].strip() != said.strip()):
+            return None
+        return run_id, asked[-1][0]
+
     def _replayed(self, stored: StoredRun) -> list[Event]:
         if self._parts.journal.consent != "text":
             raise FailedPrecondition(f"run {stored.request_id!r} can't be replayed: the journal keeps no text")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from standard.domain.outcome import RouteResult
     from standard.domain.passage import Retriever, Scope, SearchResult
     from standard.domain.question import AnswerStyle, Question
+    from standard.sandbox.guarded_llm import GuardedLlm
 
 
 class RoutingModels(Protocol):
@@ -91,7 +92,7 @@ class ResumeHandler(Protocol):
 class GatewayParts:
     """What the gateway is made of.
 
-    `style` looks up how a collection's answers are written, None where none says so. `models` returns None while no
+    `llm` condenses follow-ups, None: a rule does. `style` looks up how a collection's answers are written, None where none says so. `models` returns None while no
     routing model is ready; `resume` is None where no checkpoints are kept: a run can't
     wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any,
     `shadow` where nothing is answered aside.
@@ -112,3 +113,4 @@ class GatewayParts:
     limits: TenantLimits | None = None
     shadow: Shadow | None = None
     style: Callable[[Scope], Awaitable[AnswerStyle]] | None = None
+    llm: GuardedLlm | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from router.grpc.validate import answer_deadline, collection_name, question_text, to_filter, to_question, to_top_k
 from router.http.errors import to_problem
@@ -17,7 +17,7 @@ from standard.domain.passage import Scope
 from standard.screening import presentable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -90,6 +90,56 @@ class Framing(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Replying:
+    """The user's answer to what the run `request_id` asked back with the event `after`; it goes on from there."""
+
+    request_id: str
+    reply: str
+    after: int
+    identity: Identity
+    deadline: float | None
+
+
+Work: TypeAlias = "Question | Replying"
+
+
+def events_of(parts: HttpParts, work: Work) -> AsyncGenerator[Event]:
+    """The events of a question's run, or of what follows a reply."""
+    if not isinstance(work, Replying):
+        return parts.gateway.stream(work)
+    identity = work.identity
+    return parts.gateway.resume(
+        Scope(tenant=identity.tenant, groups=identity.groups),
+        work.request_id,
+        work.after,
+        reply=work.reply,
+        deadline=work.deadline,
+        collections=identity.collections,
+    )
+
+
+async def replying(
+    parts: HttpParts, call: Call, text: str, *, run: str = "", session_id: str = "", said: str = ""
+) -> Replying | None:
+    """The reply that `text` is to a run that asked back, None where none waits for it; see Gateway.asked_back."""
+    identity = parts.identify(call.request)
+    reply = question_text(text, "input", parts.settings.limits).raw
+    found = await parts.gateway.asked_back(
+        Scope(tenant=identity.tenant, groups=identity.groups),
+        reply,
+        request_id=run,
+        session_id=session_id,
+        said=said,
+        collections=identity.collections,
+    )
+    if found is None:
+        return None
+    server = parts.settings.server
+    deadline = answer_deadline(None, server.default_timeout_seconds, server.deadline_reserve_seconds)
+    return Replying(found[0], reply, found[1], identity, deadline)
+
+
 def to_checked(parts: HttpParts, call: Call, request: gateway_pb2.AnswerRequest) -> Question:
     """The question of a request, checked exactly as over gRPC; the run is named by Idempotency-Key where one came."""
     if not request.request_id:
@@ -99,28 +149,28 @@ def to_checked(parts: HttpParts, call: Call, request: gateway_pb2.AnswerRequest)
     return to_question(request, parts.identify(call.request), parts.settings.limits, deadline)
 
 
-async def answered(parts: HttpParts, call: Call, question: Question) -> Answer:
+async def answered(parts: HttpParts, call: Call, work: Work) -> Answer:
     """The whole answer; the work stops when the client goes away."""
-    return await followed(parts, call, question, lambda _: None)
+    return await followed(parts, call, work, lambda _: None)
 
 
-async def collected(parts: HttpParts, call: Call, question: Question) -> tuple[list[Event], Answer]:
+async def collected(parts: HttpParts, call: Call, work: Work) -> tuple[list[Event], Answer]:
     """All events of a run and its answer."""
     events: list[Event] = []
-    answer = await followed(parts, call, question, events.append)
+    answer = await followed(parts, call, work, events.append)
     return events, answer
 
 
-async def followed(parts: HttpParts, call: Call, question: Question, see: Callable[[Event], None]) -> Answer:
+async def followed(parts: HttpParts, call: Call, work: Work, see: Callable[[Event], None]) -> Answer:
     """The whole answer of a run, each of whose events is shown to `see` as it comes."""
     async with while_present(call.request.receive, call.reply):
-        return await run_to_end(parts, question, see)
+        return await run_to_end(parts, work, see)
 
 
-async def run_to_end(parts: HttpParts, question: Question, see: Callable[[Event], None]) -> Answer:
+async def run_to_end(parts: HttpParts, work: Work, see: Callable[[Event], None]) -> Answer:
     """The whole answer of a run, whoever waits for it: `followed` without a look at the client."""
     answer: Answer | None = None
-    async with aclosing(parts.gateway.stream(question)) as events:
+    async with aclosing(events_of(parts, work)) as events:
         async for event in events:
             see(event)
             if isinstance(event.body, Completed):
@@ -133,14 +183,14 @@ async def run_to_end(parts: HttpParts, question: Question, see: Callable[[Event]
 async def streamed(
     parts: HttpParts,
     call: Call,
-    question: Question,
+    work: Work,
     framing: Framing,
     *,
     status: int = 200,
     headers: Iterable[tuple[str, str]] = (),
     before: Callable[[], Awaitable[bytes]] | None = None,
 ) -> None:
-    """Stream a run; `question` has its id.
+    """Stream a run; a question has its id.
 
     The head leaves with the first event, so that what fails before it is an error with a status; `before` is awaited
     then, and its bytes come first.
@@ -149,13 +199,13 @@ async def streamed(
     async with (
         while_present(call.request.receive, reply),
         reply.kept_alive(framing.heartbeat),
-        aclosing(parts.gateway.stream(question)) as events,
+        aclosing(events_of(parts, work)) as events,
     ):
         try:
             async for event in events:
                 if not reply.started:
                     opening = await before() if before is not None else b""
-                    await reply.open(status, framing.content_type, [*call.headers(question.request_id), *headers])
+                    await reply.open(status, framing.content_type, [*call.headers(work.request_id), *headers])
                     await reply.piece(opening)
                 await reply.piece(framing.event(event))
         except ClientGone:

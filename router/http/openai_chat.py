@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 from pointsman.v1 import gateway_pb2
 
-from router.http.asking import answered, collected, streamed, to_checked
+from router.grpc.validate import identifier
+from router.http.asking import answered, collected, replying, streamed, to_checked
 from router.http.errors import ModelNotFound, Problem, openai_error
 from router.http.filters import to_filter_message
 from router.http.values import (
@@ -36,7 +37,7 @@ from standard.domain.event import CitationMade, ClarificationAsked, Completed, T
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from router.http.asking import Call, HttpParts
+    from router.http.asking import Call, HttpParts, Replying, Work
     from standard.domain.answer import Answer, Citation
     from standard.domain.event import Event
     from standard.domain.question import Question
@@ -48,7 +49,7 @@ MODELS: Final[dict[str, gateway_pb2.Route.ValueType]] = {
 }
 """Model names and the route each forces."""
 
-_OURS: Final = frozenset({"collection", "top_k", "filter", "threshold", "budget", "session_id", "steps"})
+_OURS: Final = frozenset({"collection", "top_k", "filter", "threshold", "budget", "session_id", "steps", "run"})
 _OVERLOOKED: Final = re.compile(r"[\t\n\r]")
 _BLANK: Final = "".join(map(chr, range(0x21)))
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -67,22 +68,41 @@ class Chat:
     steps: bool
     created: int
     notices: tuple[str, ...]
+    run: str = ""
+    """The run that the caller says asked back; may be empty."""
 
 
 async def chat_completions(parts: HttpParts, call: Call) -> None:
-    """Answer a chat request."""
+    """Answer a chat request, or go on with the run that its last message answers."""
     chat = read_chat(parts, call)
+    work: Work = chat.question
+    if reply := await _replying(parts, call, chat):
+        work, chat = reply, replace(chat, question=replace(chat.question, request_id=reply.request_id))
     run_id = chat.question.request_id
     if chat.stream:
-        await streamed(parts, call, chat.question, ChatChunks(chat))
+        await streamed(parts, call, work, ChatChunks(chat))
         return
     if chat.steps:
-        events, answer = await collected(parts, call, chat.question)
+        events, answer = await collected(parts, call, work)
         body = completion(chat, answer, steps=[line for event in events if (line := step_line(event))])
     else:
-        answer = await answered(parts, call, chat.question)
+        answer = await answered(parts, call, work)
         body = completion(chat, answer)
     await call.reply.whole(200, to_json_bytes(body), JSON, call.headers(run_id))
+
+
+async def _replying(parts: HttpParts, call: Call, chat: Chat) -> Replying | None:
+    """What the last message answers, where a run asked back: the one that is named, or the session's latest.
+
+    A name is a hint, so that clients may hand back the one of every reply: where that run does not wait for an answer,
+    the message is a question like any other. A session's run is meant only where the message before the last is what it
+    asked.
+    """
+    question, history = chat.question, chat.question.history
+    said = history[-1].text.raw if history and history[-1].role == "assistant" else ""
+    if not chat.run and not (question.session_id and said):
+        return None
+    return await replying(parts, call, question.text.raw, run=chat.run, session_id=question.session_id, said=said)
 
 
 def read_chat(parts: HttpParts, call: Call) -> Chat:
@@ -118,6 +138,7 @@ def read_chat(parts: HttpParts, call: Call) -> Chat:
         steps=a_truth(ours.get("steps"), "pointsman.steps") or wanted,
         created=int(time.time()),
         notices=notices,
+        run=identifier(a_text(ours.get("run"), "pointsman.run") or headers.get("x-pointsman-run", ""), "pointsman.run"),
     )
 
 

@@ -13,12 +13,13 @@ from pointsman.v1 import gateway_pb2
 
 from router.grpc.convert import answer_message, event_message
 from router.grpc.jsonform import to_json
-from router.http.asking import answered, streamed, to_checked
+from router.grpc.validate import identifier
+from router.http.asking import answered, replying, streamed, to_checked
 from router.http.errors import Problem, plain_error
 from router.http.filters import to_filter_message
 from router.http.values import a_list, a_mapping, a_number, a_text, a_truth, an_integer, budget_message, only
 from router.http.wire import JSON, NDJSON, SSE, accepts, sse_frame, to_json_bytes
-from standard.domain.errors import InvalidInput
+from standard.domain.errors import FailedPrecondition, InvalidInput
 
 if TYPE_CHECKING:
     from router.http.asking import Call, HttpParts
@@ -48,7 +49,10 @@ _KNOWN: Final = frozenset(
 
 
 async def query(parts: HttpParts, call: Call) -> None:
-    """Answer a question."""
+    """Answer a question, or go on with a run that asked back."""
+    if call.body.get("input") is not None:
+        await _go_on(parts, call)
+        return
     question = to_checked(parts, call, read_query(call.body))
     if not question.request_id:
         question = replace(question, request_id=uuid.uuid4().hex)
@@ -59,6 +63,22 @@ async def query(parts: HttpParts, call: Call) -> None:
     answer = await answered(parts, call, question)
     body = to_json_bytes(to_json(answer_message(answer)))
     await call.reply.whole(200, body, JSON, call.headers(question.request_id))
+
+
+async def _go_on(parts: HttpParts, call: Call) -> None:
+    """Go on with the run `request_id`, which waits for `input`."""
+    only(call.body, frozenset({"request_id", "input"}))
+    run = identifier(a_text(call.body.get("request_id"), "request_id"), "request_id", required=True)
+    text = a_text(call.body.get("input"), "input")
+    reply = await replying(parts, call, text, run=run)
+    if reply is None:
+        raise FailedPrecondition(f"no run {run!r} of yours waits for an input")
+    wanted = accepts(call.request.headers)
+    if wanted != JSON:
+        await streamed(parts, call, reply, QueryEvents(wanted))
+        return
+    answer = await answered(parts, call, reply)
+    await call.reply.whole(200, to_json_bytes(to_json(answer_message(answer))), JSON, call.headers(run))
 
 
 def read_query(body: dict[str, Any]) -> gateway_pb2.AnswerRequest:

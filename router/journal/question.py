@@ -66,10 +66,26 @@ def question_of(values: dict[str, Any] | None, tenant: str, request_id: str, dea
             dry_run=values["dry_run"],
             deadline=deadline,
             probe=values.get("probe", False),
+            standalone=UntrustedText(values["standalone"]) if values.get("standalone") else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         message = f"run {request_id!r} can't go on: another release kept its question; ask again"
         raise FailedPrecondition(message) from error
+
+
+def learned(question: Question) -> dict[str, Any]:
+    """What the gateway settled of a question, for whoever goes on with it; nothing of a session's other runs."""
+    return {} if question.standalone is None else {"standalone": question.standalone.raw}
+
+
+def turns_of(asked: dict[str, Any] | None, answer: str, scope: Scope) -> tuple[Turn, ...]:
+    """A question of a session and its answer as turns; none where the caller could not have had them."""
+    kept = asked or {}
+    mine = kept.get("collection") == scope.collection and kept.get("narrowed", False) == scope.narrowed
+    text = kept.get("question")
+    if not mine or not may_see(asked, scope.groups) or not isinstance(text, str) or not text or not answer:
+        return ()
+    return Turn("user", UntrustedText(text)), Turn("assistant", UntrustedText(answer))
 
 
 def replies_of(values: dict[str, Any] | None) -> list[str]:

@@ -192,6 +192,46 @@ class Journal:
                 )
         return BegunRun(run_id, owner if ours else "", known_hash, state, last)
 
+    async def learn(self, run: BegunRun, values: dict[str, Any]) -> None:
+        """Keep what was settled of a run's question, for whoever goes on with it; the run must be the caller's."""
+        async with connection(self._pool) as conn:
+            await conn.execute(
+                "update run set question = question || %s where run_id = %s and owner = %s and question is not null",
+                (Jsonb(without_nul(values)), run.run_id, run.owner),
+            )
+
+    async def session(
+        self, tenant: str, session_id: str, before: str, limit: int
+    ) -> list[tuple[dict[str, Any] | None, str]]:
+        """The last questions of a session as they are kept, each with its answer's text, oldest first.
+
+        Only what was answered within a day, and not the run whose request id is `before`.
+        """
+        async with connection(self._pool) as conn:
+            cursor = await conn.execute(
+                """
+                select question, coalesce((
+                    select body -> 'body' -> 'answer' ->> 'text' from run_events e
+                    where e.run_id = run.run_id and e.kind = 'completed' order by sequence desc limit 1), '')
+                from run where tenant = %s and subject = %s and session_id = %s and state = 'done' and request_id <> %s
+                    and created_at > now() - interval '1 day'
+                order by run_id desc limit %s
+                """,
+                (tenant, session_id, session_id, before, limit),
+            )
+            return list(reversed(await cursor.fetchall()))
+
+    async def latest_of(self, tenant: str, session_id: str) -> str | None:
+        """The request id of a session's latest run, None where there is none."""
+        async with connection(self._pool) as conn:
+            cursor = await conn.execute(
+                "select request_id from run where tenant = %s and subject = %s and session_id = %s"
+                " order by run_id desc limit 1",
+                (tenant, session_id, session_id),
+            )
+            row = await cursor.fetchone()
+        return None if row is None else str(row[0])
+
     def _new_owner(self) -> str:
         return f"{self._owner}:{secrets.token_hex(4)}"
 

@@ -62,6 +62,7 @@ class Question:
     the event loop's time (loop.time()) at which an answer must be out, reserve already taken off; None = no deadline.
     `probe` marks what the gateway asks itself to watch itself: no sign of what people ask. `style` is the collection's,
     looked up by the gateway.
+    `standalone` is a follow-up as it is understood without its history, settled by the gateway; None where the text is.
     """
 
     text: UntrustedText
@@ -77,3 +78,9 @@ class Question:
     deadline: float | None = None
     probe: bool = False
     style: AnswerStyle = PLAIN
+    standalone: UntrustedText | None = None
+
+    @property
+    def asked(self) -> UntrustedText:
+        """What is asked, whatever was said before."""
+        return self.text if self.standalone is None else self.standalone

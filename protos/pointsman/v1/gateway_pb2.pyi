@@ -482,14 +482,18 @@ class AnswerRequest(_message.Message):
     top_k: _builtins.int
     """Passages of a single-shot answer, 1 to 100; absent or 0 = 5."""
     session_id: _builtins.str
-    """Groups questions of one conversation; at most 128 code points."""
+    """Groups questions of one conversation; at most 128 code points. Without a history, the session's last three questions
+    of the day with their answers are it, as far as the journal keeps texts and this caller could have had them.
+    """
     request_id: _builtins.str
     """Unique per tenant; at most 128 printable characters, generated when empty. The same id and body attaches to that run or replays it."""
     dry_run: _builtins.bool
     """Decide only: retrieves and says which route it would take, without an answer and without a language model."""
     @_builtins.property
     def history(self) -> _containers.RepeatedCompositeFieldContainer[Global___Turn]:
-        """Earlier messages, oldest first; at most 200."""
+        """Earlier messages, oldest first; at most 200. A question that leans on them is settled once, by one short call of the
+        language model or else by a rule; route, search and the loop work with that.
+        """
 
     @_builtins.property
     def filter(self) -> Global___Filter:

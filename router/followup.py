@@ -1,0 +1,62 @@
+"""What a question says once it is read with what was said before: settled once, before anything is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from classifier.followup import leans
+from router.asked import asked_text
+from standard.condense import condense
+from standard.domain.answer import Usage
+from standard.domain.text import UntrustedText
+
+if TYPE_CHECKING:
+    from standard.domain.question import Question
+    from standard.sandbox.guarded_llm import GuardedLlm
+
+SESSION_TURNS: Final = 3
+"""Questions of a session, each with its answer, that are read with one that brings no history of its own."""
+_SECONDS, _LEAST_SECONDS, _SHARE = 5.0, 0.5, 0.2
+_LEAST_TOKENS: Final = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """The question with `standalone` set where it leans on what was said before, and what that cost."""
+
+    question: Question
+    usage: Usage = Usage()
+
+
+async def understood(question: Question, llm: GuardedLlm | None) -> Understood:
+    """Settle what a question asks; `llm` is asked once where it leans, a rule decides without one or where it fails.
+
+    The call gets a fifth of the time that is left, five seconds at most, and is not made where time or tokens are short
+    or in a dry run, which is promised to do without a model.
+    """
+    if question.standalone is not None or not question.history or not leans(question.text.raw):
+        return Understood(question)
+    usage, text = Usage(), None
+    seconds = _seconds(question)
+    tokens = question.budget.max_tokens
+    if (
+        llm is not None
+        and not question.dry_run
+        and seconds >= _LEAST_SECONDS
+        and (tokens is None or tokens >= _LEAST_TOKENS)
+    ):
+        text, usage = await condense(llm, question.text, question.history, timeout_seconds=seconds)
+    if text is None:
+        by_rule = asked_text(question)
+        text = question.text if by_rule == question.text.raw else UntrustedText(by_rule)
+    return Understood(replace(question, standalone=text), usage)
+
+
+def _seconds(question: Question) -> float:
+    """Seconds that the model may take."""
+    left = [question.budget.max_seconds] if question.budget.max_seconds is not None else []
+    if question.deadline is not None:
+        left.append(question.deadline - asyncio.get_running_loop().time())
+    return min([_SECONDS, *(_SHARE * each for each in left)])
