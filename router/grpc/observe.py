@@ -11,7 +11,7 @@ import inspect
 import re
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -48,6 +48,7 @@ class _Method:
     name: str
     attributes: dict[str, Value]
     watched: bool
+    handled: dict[str, Counter] = field(default_factory=dict)
 
 
 class Undecodable:
@@ -164,7 +165,10 @@ class ObserveRpcs(WrapHandlers):
             code = code_name(context.code())
         else:
             code = "Unknown"
-        self._metrics.grpc_handled.labels(*method.labels, code).inc()
+        handled = method.handled.get(code)
+        if handled is None:
+            handled = method.handled[code] = self._metrics.grpc_handled.labels(*method.labels, code)
+        handled.inc()
         if call is not None:
             if span is not None and span.recording:
                 span.set(semconv.RPC_STATUS, _status_name(code))

@@ -101,6 +101,8 @@ class Metrics:
             stage: self.retrieval_seconds.labels(stage) for stage in ("embed", "dense", "lexical", "fuse", "rerank")
         }
         self._busiest = BusiestTenants()
+        self._decisions: dict[tuple[str, str], Counter] = {}
+        self._answers: dict[tuple[str, str, str], Counter] = {}
         self._answer_seconds = {route.value: self.answer_seconds.labels(route.value) for route in Route}
         self._first_token_seconds = {route.value: self.first_token_seconds.labels(route.value) for route in Route}
         self._first_event_seconds = {route.value: self.first_event_seconds.labels(route.value) for route in Route}
@@ -113,7 +115,11 @@ class Metrics:
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """Count a first choice of route."""
-        self.decisions.labels(decision.route.value, decision.reason.value).inc()
+        chosen = (decision.route.value, decision.reason.value)
+        counted = self._decisions.get(chosen)
+        if counted is None:
+            counted = self._decisions[chosen] = self.decisions.labels(*chosen)
+        counted.inc()
         self.routing_seconds.observe(seconds, exemplar())
         if decision.complex_probability is not None:
             self.probability.observe(decision.complex_probability)
@@ -139,7 +145,11 @@ class Metrics:
         if answer.outcome is None or answer.stop_reason is None:
             return
         route = answer.route.value
-        self.answers.labels(route, answer.outcome.value, answer.stop_reason.value).inc()
+        ended = (route, answer.outcome.value, answer.stop_reason.value)
+        counted = self._answers.get(ended)
+        if counted is None:
+            counted = self._answers[ended] = self.answers.labels(*ended)
+        counted.inc()
         traced = exemplar()
         self._answer_seconds[route].observe(answer.timings.total_seconds, traced)
         if answer.timings.first_token_seconds > 0.0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from pointsman.client import new_request_id, question
 from pointsman.v1 import gateway_pb2, gateway_pb2_grpc
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.chaos.gateway_process import WHERE, gateway
+from tests.chaos.gateway_process import ROOT, WHERE, gateway
 from tests.support.collector import Collector
 from tests.support.model_server import ModelServer, Reply, always
 
@@ -57,6 +58,17 @@ def posted(url: str, body: dict[str, Any]) -> str:
         return str(response.headers["x-trace-id"])
 
 
+async def commanded(*arguments: str) -> str:
+    """What a command says on stdout."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "router.cli", *arguments, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        out, _ = await process.communicate()
+    assert process.returncode == 0
+    return out.decode()
+
+
 async def test_two_workers_send_their_traces_and_the_group_shows_exemplars_of_both(tmp_path: Path) -> None:
     with Collector() as collector:
         settings = {
@@ -80,8 +92,13 @@ async def test_two_workers_send_their_traces_and_the_group_shows_exemplars_of_bo
                     trailing = {str(key): str(value) for key, value in await call.trailing_metadata() or ()}
                     asked[name] = trailing["x-trace-id"]
             over_http = await asyncio.to_thread(posted, served.http_url, {"question": WHERE, "route": "standard"})
+            last = next(reversed(asked))
+            shown = await commanded("trace", last, "--server", served.target)
+            told = json.loads(await commanded("trace", last, "--server", served.target, "--json"))
             text = await asyncio.to_thread(scraped, served.note["metrics_port"])
         log = (tmp_path / "log").read_text()
+    assert asked[last] in shown
+    assert told["trace_ids"] == [asked[last]]
     calls = collector.named(RPC)
     assert {span.trace_id for span in calls} >= set(asked.values())
     assert len({span.resource["service.instance.id"] for span in calls}) == 2
