@@ -108,6 +108,8 @@ def served_paths(contracts: Sequence[str], console: Sequence[Served] = ()) -> li
     served = [*own_paths(), *console]
     taken = {(each.method, shape_of(each.path)): "the gateway itself" for each in served}
     for contract in load_contracts(contracts):
+        if not contract.routes:
+            raise BadSettings([f"{contract.file}: has no [[route]] to serve; it describes an upstream over gRPC"])
         fail = failer(contract)
         for index, route in enumerate(contract.routes):
             place = (route.method, shape_of(route.path))

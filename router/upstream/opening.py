@@ -6,6 +6,7 @@ import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from router.http.contract.load import load_contracts
 from router.settings import BadSettings
@@ -31,16 +32,30 @@ _GRPC: Final = ("grpc://", "grpcs://")
 @asynccontextmanager
 async def open_upstream(settings: UpstreamSettings) -> AsyncIterator[UpstreamClient]:
     """Yield the client. Raises BadSettings, naming the key, for a contract that cannot be called."""
-    if settings.url.startswith(_HTTP):
-        opened = _over_http(settings)
-    elif settings.url.startswith(_GRPC):
-        opened = _over_grpc(settings)
-    else:
-        schemes = ", ".join((*_HTTP, *_GRPC))
-        problem = f"{settings.url!r} is no address with one of {schemes}"
-        raise BadSettings([f"upstream.url (POINTSMAN_UPSTREAM__URL): {problem}"])
-    async with opened as endpoint:
+    _check_address(settings.url)
+    over = _over_http if settings.url.startswith(_HTTP) else _over_grpc
+    async with over(settings) as endpoint:
         yield UpstreamClient(settings, endpoint)
+
+
+def _check_address(url: str) -> None:
+    """Raise BadSettings for what is no address that can be called."""
+    schemes = ", ".join((*_HTTP, *_GRPC))
+    problem = "" if url.startswith((*_HTTP, *_GRPC)) else f"is no address with one of {schemes}"
+    try:
+        parts = urlsplit(url)
+        if not problem and (not parts.hostname or parts.port == 0):
+            problem = "names no host, or port 0"
+        if (
+            not problem
+            and url.startswith(_GRPC)
+            and (parts.path not in {"", "/"} or parts.query or "@" in parts.netloc)
+        ):
+            problem = "is no gRPC address: host and port, nothing after and no user before them"
+    except ValueError as error:
+        problem = f"is no address: {error}"
+    if problem:
+        raise BadSettings([f"upstream.url (POINTSMAN_UPSTREAM__URL): {url!r} {problem}"])
 
 
 @asynccontextmanager

@@ -380,6 +380,11 @@ async def test_two_contracts_cannot_serve_one_path(tmp_path: Path) -> None:
         served_paths([written(tmp_path, GOOD), written(tmp_path, GOOD, "second.toml")])
 
 
+async def test_a_contract_with_nothing_to_serve_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"pointsman.toml: has no \[\[route\]\] to serve"):
+        served_paths(["pointsman"])
+
+
 async def test_folders_files_and_shipped_names_are_found(tmp_path: Path) -> None:
     written(tmp_path, GOOD)
     assert [contract.name for contract in load_contracts([str(tmp_path), "r2r"])] == ["own", "r2r"]

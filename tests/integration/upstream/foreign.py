@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -130,6 +131,7 @@ class Foreign:
     _behind: int = 0
     _relay: asyncio.Server | None = None
     _lines: set[asyncio.StreamWriter] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -160,8 +162,11 @@ class Foreign:
     async def __aexit__(self, *_: object) -> None:
         assert self._relay is not None
         self._relay.close()
-        self.cut()
         await self._server.stop(0)
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:
         """Break every connection."""
@@ -199,22 +204,39 @@ class Foreign:
         return handle
 
     async def _relayed(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._behind)
-        self._lines |= {writer, there_writer}
-
-        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-            try:
-                while data := await source.read(65_536):
-                    target.write(data)
-                    await target.drain()
-            except ConnectionError:
-                pass
-            finally:
-                target.close()
-
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._lines.add(writer)
+        there_writer: asyncio.StreamWriter | None = None
         try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._behind)
+            self._lines.add(there_writer)
             async with asyncio.TaskGroup() as group:
-                group.create_task(copy(reader, there_writer))
-                group.create_task(copy(there_reader, writer))
+                group.create_task(_copied(reader, there_writer))
+                group.create_task(_copied(there_reader, writer))
+        except (OSError, asyncio.CancelledError):
+            pass
         finally:
-            self._lines -= {writer, there_writer}
+            self._tasks.discard(task)
+            await closed(*(line for line in (writer, there_writer) if line is not None))
+
+
+async def closed(*writers: asyncio.StreamWriter) -> None:
+    """Close connections and wait until they are."""
+    for writer in writers:
+        writer.close()
+    for writer in writers:
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _copied(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    try:
+        while data := await source.read(65_536):
+            target.write(data)
+            await target.drain()
+    except ConnectionError:
+        pass
+    finally:
+        target.close()

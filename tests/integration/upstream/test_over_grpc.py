@@ -200,7 +200,7 @@ async def test_a_busy_method_is_tried_again_and_a_failing_one_left_alone(
         "contract": contract(tmp_path),
         "retries": 1,
         "breaker_failures": 2,
-        "breaker_seconds": 0.5,
+        "breaker_seconds": 3.0,
         "retry_budget": 0.5,
     }
     async with (
@@ -214,7 +214,7 @@ async def test_a_busy_method_is_tried_again_and_a_failing_one_left_alone(
         assert len(foreign.asked) == 4  # left alone
         await served.application.health.check()
         assert served.application.health.state["upstream"] is False
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(3.1)
         assert (await served.post("/query", ASKED)).json()["answer_source"] == "upstream"
 
 
@@ -389,6 +389,13 @@ async def test_a_wrong_contract_of_a_method_stops_the_start(
         ({"url": "grpc://x:1", "contract": "pointsman", "path": "a.B/C"}, "with method a.B/C"),
         ({"url": "grpcs://x:1", "contract": "pointsman", "ca": "/nowhere.pem"}, "upstream.ca"),
         ({"url": "tcp://x:1", "contract": "pointsman"}, "upstream.url"),
+        ({"url": "grpcs://", "contract": "pointsman"}, "upstream.url.*names no host"),
+        ({"url": "grpc://:::", "contract": "pointsman"}, "upstream.url.*names no host"),
+        ({"url": "grpc://x:99999", "contract": "pointsman"}, "upstream.url.*is no address"),
+        ({"url": "grpc://x:1/path", "contract": "pointsman"}, "upstream.url.*host and port"),
+        ({"url": "grpc://me@x:1", "contract": "pointsman"}, "upstream.url.*host and port"),
+        ({"url": "http://", "contract": "plain"}, "upstream.url.*names no host"),
+        ({"url": "http://[::1", "contract": "plain"}, "upstream.url.*is no address"),
     ],
 )
 async def test_a_wrong_upstream_over_grpc_stops_the_start(
