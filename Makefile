@@ -19,7 +19,8 @@ ARGS ?=
 
 export POINTSMAN_DATA_DIR ?= $(CURDIR)/.pointsman
 
-.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-browser test-data test-security test-chaos soak bench check format lock \
+.PHONY: help setup setup-dev setup-models setup-tools demo serve test test-models test-layouts test-browser test-data test-security test-chaos soak bench bench-peers bench-page \
+	check format lock \
 	protos dashboards image-steps clean
 
 help: ## List the targets.
@@ -97,6 +98,19 @@ soak: $(VENV)/.dev ## The same for long: outages, 10,000 cancelled streams, roll
 
 bench: $(VENV)/.serve ## Measure: make bench ARGS=--json.
 	@$(BIN)/pointsman bench $(ARGS)
+
+# The peers want other versions than the gateway, so they live in an environment of their own (440 MB).
+$(VENV)/peers/.made: requirements/peers.txt | $(BIN)/python
+	@echo "installing LiteLLM and semantic-router ..." >&2
+	@$(BIN)/python -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes --requirement requirements/peers.txt
+	@touch $@
+
+bench-peers: $(VENV)/.dev $(VENV)/peers/.made ## Measure beside LiteLLM's proxy and semantic-router: make bench-peers ARGS="--out DIR".
+	@$(BIN)/pointsman bench --peers $(VENV)/peers/bin/python $(ARGS)
+
+bench-page: $(VENV)/.dev ## Make docs/speed.md and the README's table anew out of docs/evaluation/speed.
+	@$(BIN)/python -m router.bench.publish
 
 check: $(VENV)/.dev ## Lint, types, protos.
 	@$(BIN)/ruff check .

@@ -17,6 +17,9 @@ rm requirements/models.part
 # The libraries whose tables are read, for `make test-layouts`: an environment of their own.
 .venv/bin/uv pip compile requirements/layouts.in --quiet --universal --python-version 3.11 --no-header --no-annotate \
     --no-emit-index-url --generate-hashes --output-file requirements/layouts.txt
+# The peers of `make bench-peers`: an environment of their own.
+.venv/bin/uv pip compile requirements/peers.in --quiet --universal --python-version 3.11 --no-header --no-annotate \
+    --no-emit-index-url --generate-hashes --output-file requirements/peers.txt
 # What builds the wheel, for the image's build without isolation.
 sed -n 's/^requires = \["\(.*\)"\]$/\1/p' pyproject.toml | .venv/bin/uv pip compile - --quiet --universal \
     --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes \

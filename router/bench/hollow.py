@@ -1,7 +1,8 @@
 """The gateway with nothing behind it: what a call costs beside embedding, database and language model.
 
-Validation, admission, run, features of text and first look, decision, events, metrics, interceptor and wire are
-the real ones; whatever embeds (the text model's encoder too), retriever, journal and route answer at once.
+Keys, limits, validation, admission, run, features of text and first look, decision, events, metrics, traces,
+interceptors and wire are the real ones; whatever embeds (the text model's encoder too), retriever, journal and route
+answer at once. With `standard` a real route stands there, which may call a model.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from grpc_health.v1.health import aio as health_aio
 
+from router.bench.conditions import gate_without_database
 from router.decide import Policy
 from router.gateway import Gateway
 from router.grpc.admin_service import AdminService
-from router.grpc.admit import everyone
+from router.grpc.admit import caller
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.journal.store import BegunRun, Journal
+from router.limits import TenantLimits
 from router.parts import GatewayParts
 from router.policy import PolicyStore
+from router.telemetry.calls import Calls
 from router.telemetry.metrics import Metrics
+from router.telemetry.tracing import open_tracing
 from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason
 from standard.domain.event import CitationMade, TokenEmitted
 from standard.domain.outcome import RouteResult
@@ -30,10 +35,13 @@ from standard.domain.passage import Passage, RetrievedPassage, SearchResult
 from standard.domain.text import UntrustedText
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from router.auth import Gate
+    from router.bench.callers import Caller
+    from router.parts import RouteHandler
     from router.routing_models import LoadedModels
     from router.settings import Settings
     from standard.domain.event import Emit, Event
@@ -90,9 +98,7 @@ class _SilentJournal:
     async def begin(self, *_: object) -> BegunRun:
         return BegunRun(1, "bench", "")
 
-    async def append(
-        self, run: BegunRun, events: Sequence[Event], *, state: str = "running", trace: str = ""
-    ) -> None:
+    async def append(self, run: BegunRun, events: Sequence[Event], *, state: str = "running", trace: str = "") -> None:
         """Keep nothing."""
 
     async def renew(self, runs: Sequence[BegunRun]) -> None:
@@ -124,54 +130,85 @@ async def _answer(
     return RouteResult(_TEXT, AnswerSource.EXTRACTIVE, Outcome.ANSWERED, StopReason.SUFFICIENT, (_CITATION,))
 
 
+@dataclass(frozen=True, slots=True)
+class Hollow:
+    """The hollow gateway, not yet served. `caller` has the key that its `gate` asks for; `calls` records traces."""
+
+    gateway: Gateway
+    parts: GatewayParts
+    gate: Gate
+    caller: Caller
+    calls: Calls
+
+
 @asynccontextmanager
-async def open_hollow_gateway(
-    settings: Settings, models: LoadedModels | None, dimensions: int
-) -> AsyncIterator[tuple[Gateway, GatewayParts]]:
-    """Yield the hollow gateway and its parts, not yet served."""
+async def open_hollow(
+    settings: Settings,
+    models: LoadedModels | None,
+    dimensions: int,
+    *,
+    standard: Callable[[Metrics], RouteHandler] | None = None,
+) -> AsyncIterator[Hollow]:
+    """Yield the hollow gateway; `settings` are those of router.bench.conditions."""
     metrics = Metrics()
     vector = np.full(dimensions, dimensions**-0.5, dtype=np.float32)
     hollow = None if models is None else _without_embedding(models, dimensions)
+    gate, caller_ = gate_without_database(settings, metrics)
 
     async def embed(_text: str) -> NDArray[np.float32]:
         return vector
 
-    journal = cast(Journal, _SilentJournal())
-    policies = cast(PolicyStore, _SamePolicy())
     parts = GatewayParts(
         embed=embed,
         retriever=cast("Retriever", _SamePassages(_first_look(dimensions))),
         models=lambda: hollow,
-        standard=_answer,
+        standard=_answer if standard is None else standard(metrics),
         agentic=_answer,
-        has_llm=False,
-        journal=journal,
-        policies=policies,
+        has_llm=standard is not None,
+        journal=cast(Journal, _SilentJournal()),
+        policies=cast(PolicyStore, _SamePolicy()),
         metrics=metrics,
         settings=settings,
+        limits=TenantLimits(settings.limits, metrics),
     )
-    async with Gateway(parts) as gateway:
-        yield gateway, parts
+    async with (
+        open_tracing(settings.traces, metrics, content=False) as tracing,
+        Gateway(parts) as gateway,
+    ):
+        yield Hollow(gateway, parts, gate, caller_, Calls(tracing))
 
 
 @asynccontextmanager
-async def open_hollow_grpc(gateway: Gateway, parts: GatewayParts) -> AsyncIterator[int]:
-    """Yield the port on which a hollow gateway is served."""
+async def open_hollow_grpc(hollow: Hollow) -> AsyncIterator[int]:
+    """Yield the port on which a hollow gateway is served over gRPC."""
+    parts = hollow.parts
     services = (
-        GatewayService(gateway, parts.settings, everyone),
+        GatewayService(hollow.gateway, parts.settings, caller),
         None,
-        AdminService(parts.policies, parts.journal, everyone),
+        AdminService(parts.policies, parts.journal, caller),
     )
     server_settings = parts.settings.server.model_copy(update={"port": 0})
-    async with open_server(server_settings, parts.metrics, services, health_aio.HealthServicer()) as port:
+    servicer = health_aio.HealthServicer()
+    async with open_server(server_settings, parts.metrics, services, servicer, hollow.gate, calls=hollow.calls) as port:
         yield port
 
 
 @asynccontextmanager
-async def open_hollow(settings: Settings, models: LoadedModels | None, dimensions: int) -> AsyncIterator[int]:
-    """Yield the port of the hollow gateway."""
-    async with (
-        open_hollow_gateway(settings, models, dimensions) as (gateway, parts),
-        open_hollow_grpc(gateway, parts) as port,
-    ):
+async def open_hollow_http(hollow: Hollow) -> AsyncIterator[int]:
+    """Yield the port on which a hollow gateway is served over HTTP."""
+    from router.http.app import HttpApp, own_paths
+    from router.http.app import caller as caller_of
+    from router.http.asking import HttpParts
+    from router.http.observe import ObserveHttp
+    from router.http.server import open_http
+
+    async def ready() -> tuple[bool, dict[str, bool]]:
+        return True, {}
+
+    parts = hollow.parts
+    http_parts = HttpParts(
+        hollow.gateway, parts.retriever, parts.embed, parts.settings, caller_of, ready, gate=hollow.gate
+    )
+    app = HttpApp(http_parts, own_paths(), ObserveHttp(parts.metrics, hollow.calls))
+    async with open_http(parts.settings.http, app, grace_seconds=1.0, port=0) as port:
         yield port

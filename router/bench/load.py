@@ -1,29 +1,36 @@
 """A load generator, run as a process of its own so that its work is not counted as the server's.
 
-    python -m router.bench.load TARGET RPC CONNECTIONS SECONDS
+    python -m router.bench.load TARGET RPC COLLECTION CONNECTIONS SECONDS
 
-RPC is echo, answer, stream or classify. Each connection has one call in flight. Prints one JSON object: calls, seconds,
-and latencies in seconds (p50, p99).
+RPC is echo, standard or agentic (a unary Answer on that route), classify or search. Each connection has one call in
+flight; the key that is sent is in POINTSMAN_API_KEY. Prints one JSON object: calls, seconds, and latencies in seconds
+(p50, p99).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 import uvloop
-from pointsman.v1 import gateway_pb2, gateway_pb2_grpc
+from pointsman.v1 import corpus_pb2, corpus_pb2_grpc, gateway_pb2, gateway_pb2_grpc
 
+from router.bench.callers import KEY_VARIABLE, NOBODY
 from router.bench.echo import ECHO_METHOD
+from router.bench.processes import load_process
 from router.percentile import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from router.bench.callers import Caller
+
+CALL_SECONDS: Final = 30.0
 QUESTIONS = (
     "Where is the spare bilge pump kept?",
     "Who signs off a sailing at night?",
@@ -32,14 +39,12 @@ QUESTIONS = (
 )
 
 
-async def measure(target: str, rpc: str, connections: int, seconds: float) -> dict[str, float]:
+async def measure(target: str, rpc: str, collection: str, connections: int, seconds: float) -> dict[str, float]:
     """Call as fast as `connections` calls in flight allow, for `seconds`."""
     latencies: list[float] = []
-    # Each connection has a pool of its own: gRPC would otherwise send all channels of a process over one socket.
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    channels = [grpc.aio.insecure_channel(target, options=options) for _ in range(connections)]
+    channels = [open_channel(target) for _ in range(connections)]
     try:
-        callers = [_caller(channel, rpc) for channel in channels]
+        callers = [_caller(channel, rpc, collection) for channel in channels]
         await asyncio.gather(*(caller(0) for caller in callers))  # connect and warm up
         began = time.perf_counter()
         until = began + seconds
@@ -66,36 +71,63 @@ async def measure(target: str, rpc: str, connections: int, seconds: float) -> di
     }
 
 
-def _caller(channel: grpc.aio.Channel, rpc: str) -> Callable[[int], Awaitable[Any]]:
-    stub = gateway_pb2_grpc.GatewayServiceStub(channel)
+def open_channel(target: str) -> grpc.aio.Channel:
+    """A channel with a socket of its own: gRPC would otherwise send all channels of a process over one."""
+    return grpc.aio.insecure_channel(target, options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+def with_key() -> tuple[tuple[str, str], ...]:
+    """The metadata of a call: the key, where there is one."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    return (("authorization", f"Bearer {key}"),) if key else ()
+
+
+def answer_request(number: int, collection: str, route: str) -> gateway_pb2.AnswerRequest:
+    """The question of that number, in turns."""
+    return gateway_pb2.AnswerRequest(
+        question=QUESTIONS[number % len(QUESTIONS)],
+        collection=collection,
+        route=gateway_pb2.ROUTE_AGENTIC if route == "agentic" else gateway_pb2.ROUTE_STANDARD,
+    )
+
+
+def _caller(channel: grpc.aio.Channel, rpc: str, collection: str) -> Callable[[int], Awaitable[Any]]:
+    metadata = with_key()
+    gateway = gateway_pb2_grpc.GatewayServiceStub(channel)
     if rpc == "echo":
         echo = channel.unary_unary(
             ECHO_METHOD,
             request_serializer=gateway_pb2.AnswerRequest.SerializeToString,
             response_deserializer=gateway_pb2.AnswerRequest.FromString,
         )
-        return lambda number: echo(_request(number), timeout=30.0)
-    if rpc == "answer":
-        return lambda number: stub.Answer(_request(number), timeout=30.0)
+        return lambda number: echo(answer_request(number, collection, rpc), timeout=CALL_SECONDS, metadata=metadata)
     if rpc == "classify":
-        return lambda number: stub.Classify(
-            gateway_pb2.ClassifyRequest(question=QUESTIONS[number % len(QUESTIONS)]), timeout=30.0
+        return lambda number: gateway.Classify(
+            gateway_pb2.ClassifyRequest(question=QUESTIONS[number % len(QUESTIONS)]),
+            timeout=CALL_SECONDS,
+            metadata=metadata,
         )
-
-    async def stream(number: int) -> None:
-        async for _ in stub.StreamAnswer(gateway_pb2.StreamAnswerRequest(request=_request(number)), timeout=30.0):
-            pass
-
-    return stream
-
-
-def _request(number: int) -> gateway_pb2.AnswerRequest:
-    return gateway_pb2.AnswerRequest(
-        question=QUESTIONS[number % len(QUESTIONS)], collection="bench-7000", route=gateway_pb2.ROUTE_STANDARD
+    if rpc == "search":
+        corpus = corpus_pb2_grpc.CorpusServiceStub(channel)
+        return lambda number: corpus.SearchPassages(
+            corpus_pb2.SearchPassagesRequest(collection=collection, query=QUESTIONS[number % len(QUESTIONS)]),
+            timeout=CALL_SECONDS,
+            metadata=metadata,
+        )
+    return lambda number: gateway.Answer(
+        answer_request(number, collection, rpc), timeout=CALL_SECONDS, metadata=metadata
     )
 
 
+async def run_load(
+    target: str, rpc: str, connections: int, seconds: float, *, collection: str = "", caller: Caller = NOBODY
+) -> dict[str, Any]:
+    """Call an RPC of a server from a process of its own and return what that measured."""
+    arguments = (target, rpc, collection, str(connections))
+    return await load_process("router.bench.load", *arguments, seconds=seconds, environment=caller.environment)
+
+
 if __name__ == "__main__":
-    target_, rpc_, connections_, seconds_ = sys.argv[1:5]
-    report = uvloop.run(measure(target_, rpc_, int(connections_), float(seconds_)))
+    target_, rpc_, collection_, connections_, seconds_ = sys.argv[1:6]
+    report = uvloop.run(measure(target_, rpc_, collection_, int(connections_), float(seconds_)))
     sys.stdout.write(json.dumps(report) + "\n")

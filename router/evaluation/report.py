@@ -94,7 +94,7 @@ def markdown(report: Report) -> str:
         for paragraph in section.paragraphs:
             lines += [paragraph, ""]
         for table in section.tables:
-            lines += [*_table(table), ""]
+            lines += [*table_lines(table), ""]
         for chart in section.charts:
             lines += [f"![{escaped(chart.title)}]({chart.name}.svg)", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -124,7 +124,8 @@ def escaped(text: str) -> str:
     return "".join(f"\\{sign}" if sign in "\\`*_[]<>|#" else sign for sign in joined)
 
 
-def _table(table: Table) -> list[str]:
+def table_lines(table: Table) -> list[str]:
+    """Return a table as lines of Markdown."""
     lines = [f"| {' | '.join(escaped(name) for name in table.columns)} |", f"|{'---|' * len(table.columns)}"]
     lines += [f"| {' | '.join(shown(cell, table.digits) for cell in row)} |" for row in table.rows]
     return lines
