@@ -111,7 +111,7 @@ async def test_thousands_of_cancelled_streams_leave_nothing_behind(served: Serve
         assert len(model.requests) <= 200
         answering += len(model.requests)
         model.requests.clear()
-    assert answering >= STREAMS / 10  # left in the midst of their answers, and not all before or refused
+    assert answering >= STREAMS / 3  # left in the midst of their answers, and not all before or refused
     await served.settles(before, sockets=20)
     after = await memory(served)
     told = f"{STREAMS} cancelled streams, {answering} of them in the midst of their answers"
