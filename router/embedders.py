@@ -61,6 +61,8 @@ def wanted_spec(
     Whoever may name an address or a folder has the gateway reach for it, so that takes the role operator. Raises
     InvalidInput, PermissionDenied.
     """
+    if (base_url or dimensions or max_tokens) and not model.startswith(ENDPOINT_PREFIX):
+        raise InvalidInput("base_url", "base_url, dimensions and max_tokens are for models openai:NAME")
     if not model:
         return own_spec(settings)
     if model in settings.embedders:
@@ -71,8 +73,6 @@ def wanted_spec(
     if len(model) > _MAX_MODEL or not model.isprintable():
         raise InvalidInput("model", f"must have at most {_MAX_MODEL} printable characters")
     if not model.startswith(ENDPOINT_PREFIX):
-        if base_url or dimensions or max_tokens:
-            raise InvalidInput("base_url", "base_url, dimensions and max_tokens are for models openai:NAME")
         return EmbedderSpec(model)
     if len(base_url) > _MAX_URL or not base_url.isprintable() or urlsplit(base_url).scheme not in ("http", "https"):
         raise InvalidInput("base_url", "must be the http(s) URL of the endpoint of openai:NAME")

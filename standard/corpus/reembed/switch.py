@@ -53,6 +53,12 @@ async def task_for(pool: Pool, side: Side, embedders: Embedders, scan_of: ScanOf
     return CatchUp(collection, embedder, *scan_of(collection))
 
 
+async def judge_again(pool: Pool, task: CatchUp) -> None:
+    """Judge passages whose verdicts are of other rules, or another policy, than those in force; as ingest does."""
+    if task.scan_version:
+        await rescan(pool, task.collection, task.scan, task.scan_version)
+
+
 async def switch(pool: Pool, tenant: str, name: str, embedders: Embedders, scan_of: ScanOf, *, by: str) -> Reembedding:
     """Let the new generation answer, in one transaction, and return the change.
 
@@ -96,19 +102,21 @@ async def _change_places(
         await catch_up(pool, task)
     else:
         raise Overloaded("documents come in faster than they are embedded; try again", retry_after_seconds=30.0)
-    await rescan(pool, task.collection, task.scan, task.scan_version)
+    await judge_again(pool, task)
     await index_beside(pool, change.behind.generation_id)
     async with _writers_held_up(pool, change.collection_id) as conn:
         # what was set of the collection meanwhile counts
         task = replace(task, collection=await collection_at(pool, change.behind.generation_id))
         scan, version = scan_of(task.collection)
+        judged = version == task.scan_version
         task = replace(task, scan=scan, scan_version=version)
         try:
             async with asyncio.timeout(_LAST_SECONDS):
                 while await count_lacking(pool, change.collection_id, change.behind.generation_id):
                     if not await catch_up(pool, task):
                         await asyncio.sleep(_PAUSE_SECONDS)  # somebody who deletes has it locked
-                await rescan(pool, task.collection, scan, version)
+                if not judged:
+                    await judge_again(pool, task)
         except TimeoutError:
             raise Overloaded("the last documents took too long to embed; try again", retry_after_seconds=30.0) from None
         await _flip(conn, change, task.collection.scan_policy, action, by)

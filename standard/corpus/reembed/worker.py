@@ -18,8 +18,7 @@ from standard.corpus.index import analyze, index_beside
 from standard.corpus.lock import REEMBED, collection_lock
 from standard.corpus.reembed.catchup import catch_up, count_lacking
 from standard.corpus.reembed.state import reembedding_of
-from standard.corpus.reembed.switch import FEW, task_for
-from standard.corpus.rescan import rescan
+from standard.corpus.reembed.switch import FEW, judge_again, task_for
 from standard.database.pool import connection
 from standard.domain.errors import Overloaded, PointsmanError
 
@@ -148,7 +147,7 @@ class Reembedder:
             remaining = left
             if stuck or remaining <= FEW:  # where documents keep coming in, some are always missing
                 break
-        await rescan(self._pool, task.collection, task.scan, task.scan_version)
+        await judge_again(self._pool, task)
         if building:
             await analyze(self._pool, generation)
             await index_beside(self._pool, generation)
