@@ -25,8 +25,8 @@ def count_event(metrics: Metrics, body: EventBody) -> None:
         case QueryIssued():
             metrics.actions.labels(body.action).inc()
         case PassagesFound():
-            metrics.passages.labels("new").inc(len(body.passages))
-            metrics.passages.labels("duplicate").inc(body.duplicates)
+            metrics.found["new"].inc(len(body.passages))
+            metrics.found["duplicate"].inc(body.duplicates)
         case PassagesScreened():
             for finding in body.findings:
                 for technique in finding.techniques or ("unknown",):
@@ -39,6 +39,6 @@ def count_event(metrics: Metrics, body: EventBody) -> None:
             metrics.compressions.inc()
             metrics.context_tokens.observe(body.tokens_after)
         case CitationMade():
-            metrics.citations.labels("moved" if body.citation.moved else "kept").inc()
+            metrics.cited[body.citation.moved].inc()
         case _:
             pass

@@ -101,6 +101,9 @@ class Metrics:
             stage: self.retrieval_seconds.labels(stage) for stage in ("embed", "dense", "lexical", "fuse", "rerank")
         }
         self._busiest = BusiestTenants()
+        self._tenants: dict[tuple[str, str], Counter] = {}
+        self.cited = {moved: self.citations.labels("moved" if moved else "kept") for moved in (False, True)}
+        self.found = {kind: self.passages.labels(kind) for kind in ("new", "duplicate")}
         self._decisions: dict[tuple[str, str], Counter] = {}
         self._answers: dict[tuple[str, str, str], Counter] = {}
         self._answer_seconds = {route.value: self.answer_seconds.labels(route.value) for route in Route}
@@ -111,7 +114,11 @@ class Metrics:
         label, lost = self._busiest.label_of(tenant)
         for one in Route if lost else ():
             self.tenant_requests.remove(lost, one.value)
-        self.tenant_requests.labels(label, route).inc()
+            self._tenants.pop((lost, one.value), None)
+        counted = self._tenants.get((label, route))
+        if counted is None:
+            counted = self._tenants[label, route] = self.tenant_requests.labels(label, route)
+        counted.inc()
 
     def decided(self, decision: Decision, seconds: float) -> None:
         """Count a first choice of route."""
