@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from router.limits import TenantLimits
     from router.policy import PolicyStore
     from router.rollout.shadow import Shadow
+    from router.first_look import EmbeddedParts
     from router.routing_models import TextReading
     from router.settings import Settings
     from router.telemetry.drift import DriftWatch
@@ -55,7 +56,17 @@ class RoutingModels(Protocol):
         """What the text alone says."""
         ...
 
-    async def signals(self, reading: TextReading, vector: NDArray[np.float32], first: SearchResult) -> Signals:
+    async def embed_parts(self, question: Question) -> EmbeddedParts | None:
+        """Embed the parts of a question that `signals` compares with a first retrieval; needs none itself."""
+        ...
+
+    async def signals(
+        self,
+        reading: TextReading,
+        vector: NDArray[np.float32],
+        first: SearchResult,
+        embedded: EmbeddedParts | None = None,
+    ) -> Signals:
         """What text and first retrieval say together."""
         ...
 
@@ -92,10 +103,10 @@ class ResumeHandler(Protocol):
 class GatewayParts:
     """What the gateway is made of.
 
-    `llm` condenses follow-ups, None: a rule does. `style` looks up how a collection's answers are written, None where none says so. `models` returns None while no
-    routing model is ready; `resume` is None where no checkpoints are kept: a run can't
-    wait for its user then. `drift` is None where nobody watches the traffic, `limits` where nobody is held to any,
-    `shadow` where nothing is answered aside.
+    `llm` condenses follow-ups, a rule does where it is None. `style` looks up how a collection's answers are written,
+    None where none says so. `models` returns None while no routing model is ready; `resume` is None where no
+    checkpoints are kept: a run can't wait for its user then. `drift` is None where nobody watches the traffic, `limits`
+    where nobody is held to any, `shadow` where nothing is answered aside.
     """
 
     embed: Callable[[str], Awaitable[NDArray[np.float32]]]

@@ -55,6 +55,7 @@ class Reembedder:
         self._at_work: dict[int, asyncio.Task[None]] = {}
         self._seen: dict[int, tuple[object, float]] = {}
         self._unused: dict[object, float] = {}
+        self._unopened: dict[object, str] = {}
 
     async def follow(self) -> None:
         """Look for work every few seconds until cancelled."""
@@ -76,7 +77,11 @@ class Reembedder:
             try:
                 await self._embedders.open(spec)
             except PointsmanError as error:
-                _log.warning("the embedder of a collection cannot be opened", model=spec.model, error=error.message)
+                if self._unopened.get(spec) != error.message:  # said once, not every look
+                    _log.warning("a collection's embedder cannot be opened", model=spec.model, error=error.message)
+                self._unopened[spec] = error.message
+            else:
+                self._unopened.pop(spec, None)
         now = time.monotonic()
         self._unused = {spec: self._unused.get(spec, now) for spec in self._embedders.opened() if spec not in specs}
         await self._embedders.keep(
