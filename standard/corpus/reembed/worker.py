@@ -66,6 +66,8 @@ class Reembedder:
                     await self._look(group)
                 except PointsmanError as error:
                     _log.warning("changes of embedders could not be looked at; trying again", error=error.message)
+                except Exception:  # noqa: BLE001 - work beside the answers, which must not end with it
+                    _log.exception("changes of embedders could not be looked at; trying again")
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _open_embedders(self) -> None:
