@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.decide import Policy
+    from router.first_look import EmbeddedParts
     from router.journal.store import BegunRun, StoredRun
     from router.parts import GatewayParts, RoutingModels
     from router.routing_models import TextReading
@@ -315,15 +316,17 @@ class Execution:
             now = time.perf_counter()
             clock.embed = now - at
             parts.metrics.embedded(clock.embed)
+            # Its parts need no retrieval either, and come after it so that the search does not wait for them.
+            embedding = None if models is None else group.create_task(self._embed_parts(models))
             first = await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
             at = time.perf_counter()
             clock.retrieve = at - now
             parts.metrics.retrieved(first)
             await self._learn_style()
             signals = Signals()
-            if models is not None and reading is not None:
+            if models is not None and reading is not None and embedding is not None:
                 with spans.span("pointsman.decide"):
-                    signals = await self._signals(models, await reading, vector, first)
+                    signals = await self._signals(models, await reading, vector, first, await embedding)
         clock.decide = time.perf_counter() - at
         return FirstLook(vector, first, signals)
 
@@ -356,12 +359,26 @@ class Execution:
             _log.exception("the classifier failed; taking the safe route")
         return None
 
+    async def _embed_parts(self, models: RoutingModels) -> EmbeddedParts | Exception | None:
+        """Embed the question's parts; what goes wrong is raised by `_signals`, which knows what follows from it."""
+        try:
+            return await models.embed_parts(self._question)
+        except Exception as error:  # noqa: BLE001 - as above
+            return error
+
     async def _signals(
-        self, models: RoutingModels, reading: TextReading | None, vector: NDArray[np.float32], first: SearchResult
+        self,
+        models: RoutingModels,
+        reading: TextReading | None,
+        vector: NDArray[np.float32],
+        first: SearchResult,
+        embedded: EmbeddedParts | Exception | None,
     ) -> Signals:
         if reading is not None:
             try:
-                return await models.signals(reading, vector, first)
+                if isinstance(embedded, Exception):
+                    raise embedded
+                return await models.signals(reading, vector, first, embedded)
             except PointsmanError as error:
                 _log.warning("the classifier is away; taking the safe route", error=error.message)
             except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer

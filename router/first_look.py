@@ -30,6 +30,14 @@ class Parts:
         return self.pieces + self.words
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddedParts:
+    """Parts of a question with their vectors (parts, d), in the order of `parts.texts`."""
+
+    parts: Parts
+    vectors: NDArray[np.float32]
+
+
 def parts_of(question: str) -> Parts:
     """Return the question's parts; none where it has no words."""
     return Parts(tuple(pieces_of(question)), tuple(words_of(question)))

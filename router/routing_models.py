@@ -27,7 +27,7 @@ from classifier.surface import surface_features
 from classifier.text_model import TextModel, text_model_of
 from router.asked import asked_text
 from router.decide import Signals
-from router.first_look import evidence_of, parts_of
+from router.first_look import EmbeddedParts, evidence_of, parts_of
 from standard.domain.errors import ClassifierUnavailable, Damaged, EmbedderUnavailable
 
 if TYPE_CHECKING:
@@ -108,11 +108,31 @@ class LoadedModels:
             adapted_by=reading.shift,
         )
 
-    async def signals(self, reading: TextReading, vector: NDArray[np.float32], first: SearchResult) -> Signals:
-        """What text and first retrieval say together; the text alone where the retriever gives no vectors."""
+    async def embed_parts(self, question: Question) -> EmbeddedParts | None:
+        """Embed what `signals` compares with a first retrieval; needs none itself, so it may go on beside the search.
+
+        None where nothing is: no parts, no decision model, or a language that it does not know.
+        """
+        asked = asked_text(question)
+        if self.decision is None or self.embed_many is None or not reads_as_english(asked):
+            return None
+        parts = parts_of(asked)
+        return EmbeddedParts(parts, await self.embed_many(parts.texts)) if parts.texts else None
+
+    async def signals(
+        self,
+        reading: TextReading,
+        vector: NDArray[np.float32],
+        first: SearchResult,
+        embedded: EmbeddedParts | None = None,
+    ) -> Signals:
+        """What text and first retrieval say together; the text alone where the retriever gives no vectors.
+
+        `embedded` are the question's parts where they are at hand.
+        """
         if not reading.knows_language or self.decision is None:
             return self.text_signals(reading)
-        evidence = await self._evidence(reading.asked, vector, first)
+        evidence = await self._evidence(reading.asked, vector, first, embedded)
         if evidence is None:
             return self.text_signals(reading)
         return Signals(
@@ -134,12 +154,14 @@ class LoadedModels:
         return explain_text(self.text, reading.encoded, reading.surface)
 
     async def _evidence(
-        self, asked: str, vector: NDArray[np.float32], first: SearchResult
+        self, asked: str, vector: NDArray[np.float32], first: SearchResult, embedded: EmbeddedParts | None = None
     ) -> NDArray[np.float32] | None:
         if self.embed_many is None or first.vectors is None:
             return None
-        parts = parts_of(asked)
-        if parts.texts:
+        parts = parts_of(asked) if embedded is None else embedded.parts
+        if embedded is not None:
+            part_vectors = embedded.vectors
+        elif parts.texts:
             part_vectors = await self.embed_many(parts.texts)
         else:
             part_vectors = np.zeros((0, len(vector)), dtype=np.float32)

@@ -36,11 +36,9 @@ def coverage(look: Look, docs: Documents) -> dict[str, float]:
     ranked = sorted(documents, reverse=True)
     covered_shown, covered_all = float(shown @ weight), float(everything @ weight)
     with_best: NDArray[np.float64] = np.logical_or(by_document, by_document[best]) @ weight
-    # Texts begin with the title: what a text does not hold its title does not either.
-    in_titles = [
-        [in_text and holds(title, stem) for in_text, stem in zip(row, stems, strict=True)]
-        for row, title in zip(held.tolist(), docs.titles, strict=True)
-    ]
+    # The passages of a document have one title, so that there are fewer of them than texts.
+    of_title = {title: _row(title, stems) for title in dict.fromkeys(docs.titles)}
+    in_titles = [of_title[title] for title in docs.titles]
     rarest = sorted(range(len(idfs)), key=lambda place: -idfs[place])[:3]
     never_seen = math.log(1.0 + (look.corpus_size + 0.5) / 0.5) - 1e-4
     scale = math.log(look.corpus_size + 2.0)
@@ -86,12 +84,12 @@ def holds(text: str, stem: str) -> bool:
 
 def _held(texts: list[str], stems: list[str]) -> NDArray[np.bool_]:
     """Return which text holds a word beginning with which stem (texts, stems)."""
-    held = np.zeros((len(texts), len(stems)), dtype=bool)
-    for row, text in enumerate(texts):
-        for column, stem in enumerate(stems):
-            if stem in text and holds(text, stem):  # most do not, and `in` is the quicker look
-                held[row, column] = True
-    return held
+    return np.array([_row(text, stems) for text in texts])
+
+
+def _row(text: str, stems: list[str]) -> list[bool]:
+    """Return which stems a word of the lower-case text begins with; most are not there, which `in` tells sooner."""
+    return [stem in text and holds(text, stem) for stem in stems]
 
 
 def _term_losses(

@@ -63,6 +63,8 @@ def parts_at_home(
 
 def _in_common(best: NDArray[np.float32], nearest: NDArray[np.float32]) -> tuple[list[float], float]:
     """Return what each part loses when one document must meet all, and what two documents gain over one."""
+    if len(best) == 1:  # its own best document meets it, and no second one adds to that
+        return [0.0], 0.0
     together = np.add.reduce(best, axis=0) / np.float32(len(best))
     common = int(together.argmax())
     loss: list[float] = (nearest - best[:, common]).tolist()

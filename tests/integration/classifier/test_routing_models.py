@@ -71,6 +71,28 @@ async def test_text_and_first_look_both_speak(embedder: BuiltinEmbedder) -> None
     assert signals == await models.signals(await models.read(question), vector, first)
 
 
+async def test_parts_that_were_embedded_beside_the_search_are_not_embedded_again(embedder: BuiltinEmbedder) -> None:
+    batches: list[int] = []
+
+    async def embed_many(texts: tuple[str, ...]) -> NDArray[np.float32]:
+        batches.append(len(texts))
+        return await embedder.embed_queries(texts)
+
+    loader = ModelLoader("", embedder, embed_many)  # type: ignore[arg-type]
+    loader.load()
+    models = loader.require()
+    question = asked("When does the last ferry leave, and who decides when it is windy?")
+    vector = (await embedder.embed_queries([question.text.raw]))[0]
+    first = await found(embedder, ["The last ferry leaves at 22:15.", "The master decides in wind.", "Cafe prices."])
+    reading, parts = await models.read(question), await models.embed_parts(question)
+    assert parts is not None
+    beside = await models.signals(reading, vector, first, parts)
+    assert len(batches) == 1
+    assert beside == await models.signals(reading, vector, first)
+    assert await models.embed_parts(asked("Wer hat die Rechnung freigegeben?")) is None
+    assert await models.embed_parts(asked("?")) is None
+
+
 async def test_without_vectors_or_with_an_empty_corpus_something_sensible_is_said(embedder: BuiltinEmbedder) -> None:
     loader = ModelLoader("", embedder, embedder.embed_queries)
     loader.load()

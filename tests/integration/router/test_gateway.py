@@ -267,6 +267,9 @@ async def test_a_broken_classifier_costs_no_answer(gateway: Running, error: Exce
         def text_signals(self, *_: object) -> None:
             raise error
 
+        async def embed_parts(self, *_: object) -> None:
+            raise error
+
         async def signals(self, *_: object) -> None:
             raise error
 
