@@ -360,7 +360,7 @@ def _costs(measured: Measured) -> Section:
         "CPU a call, by route",
         [
             (
-                "What [sizing](operations.md#sizing) is computed from. Calls of a core an hour are the gateway's"
+                "What sizing (docs/operations.md) is computed from. Calls of a core an hour are the gateway's"
                 " own; the database has cores besides."
             )
         ],
