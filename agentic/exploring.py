@@ -1,10 +1,10 @@
-"""One step onward from what is held, without any model: three looks at the collection, fused by rank.
+"""One step onward from what is held, without any model: three looks at the collection, ranked as one.
 
 What a second hop needs stands in three places: further down the question's own ranking, in documents that the best
 sources name, and near the question once it is read together with the best source. None of the three is best everywhere,
-so the step takes them together and prefers documents that the run does not hold yet. The weights were chosen on six
-sets of questions (docs/agentic.md); they favour links, without which bridges between encyclopaedia articles are lost.
-In a small collection every document names the same few things, and links lead anywhere: there they are left out.
+so the step takes them together, prefers documents that the run does not hold yet, and ranks these by what the sources
+leave open (`agentic.next_hop`). In a small collection every document names the same few things, and links lead
+anywhere: there they are left out, and the two other looks are fused by rank.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agentic.coverage import content_terms
 from agentic.embedding import vector_of
 from agentic.guards.dedup import fetch_size
+from agentic.next_hop.scoring import RANK_OFFSET, Looks, next_hops, shipped_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,11 +26,10 @@ if TYPE_CHECKING:
     from standard.domain.passage import RetrievedPassage, Scope
 
 FURTHER, LINKED, SECOND_LOOK = 1.0, 1.25, 0.75
-"""Weights of the question's own ranking, of links, and of the question read with the best source."""
+"""Weights of the question's own ranking, of links, and of the question read with the best source, where ranks are all
+that is fused."""
 SMALL_COLLECTION = 2_000
 """Passages up to which links are left out."""
-_RANK_OFFSET = 3
-"""The k of reciprocal rank fusion: small, since only heads of lists matter for a handful of places."""
 _DEPTH = 30
 _SOURCE_LENGTH = 300
 """Code points of the best source that a second look reads with the question."""
@@ -52,9 +53,16 @@ async def explore(
         further = group.create_task(library.search(scope, question, vector, k=depth))
         linked = group.create_task(_linked(followed, library, scope, state, depth))
         near = group.create_task(library.search(scope, second_look(state, refs), vector_of(look), k=depth))
-    fused = fuse([further.result(), linked.result(), near.result()], [FURTHER, LINKED, SECOND_LOOK])
+    looks = Looks(further.result(), linked.result(), near.result())
+    ranked = fuse([looks.further, looks.linked, looks.near], [FURTHER, LINKED, SECOND_LOOK])
     documents = {item.passage.document_id for item in state.evidence.held}
-    return [replace(item, via="link") for item in new_documents_first(fused, documents)]
+    if followed:
+        need = " ".join([question, *(reply.answer.raw for reply in state.replies)])
+        terms = content_terms(need, dict(state.term_idf))
+        passages = [held.passage for held in followed]
+        hops = next_hops(terms, passages, looks, documents, shipped_weights())
+        ranked = hops + [item for item in ranked if item.passage.document_id in documents]
+    return [replace(item, via="link") for item in new_documents_first(ranked, documents)]
 
 
 async def _linked(
@@ -74,7 +82,7 @@ def fuse(lists: Sequence[Sequence[RetrievedPassage]], weights: Sequence[float]) 
     for passages, weight in zip(lists, weights, strict=True):
         for rank, item in enumerate(passages):
             name = item.passage.passage_id
-            score[name] = score.get(name, 0.0) + weight / (_RANK_OFFSET + rank)
+            score[name] = score.get(name, 0.0) + weight / (RANK_OFFSET + rank)
             found.setdefault(name, item)
     return [found[name] for name in sorted(score, key=lambda name: -score[name])]
 

@@ -1,0 +1,1 @@
+"""What a second hop must hold: candidates of a step onward, scored by what the sources leave open."""
