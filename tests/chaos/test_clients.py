@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 import socket
+from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from pointsman.client import Pointsman, question
 from pointsman.v1 import gateway_pb2, gateway_pb2_grpc
 
 from tests.chaos.conftest import GENERATED
-from tests.chaos.gateway_process import WHERE, Served, gateway, retry_seconds
+from tests.chaos.gateway_process import TYPED, WHERE, Served, gateway, retry_seconds
 from tests.chaos.survival import survives
 from tests.support.model_server import Reply, always
 from tests.support.waiting import until
@@ -77,15 +78,15 @@ async def left_after(client: Pointsman, events: int, *, words: bool) -> None:
                 return
 
 
-async def cancel_storm(served: Served, count: int, *, at_once: int) -> set[grpc.StatusCode]:
+async def cancel_storm(served: Served, count: int, *, at_once: int) -> Counter[str]:
     """Open `count` streams, at most `at_once` together, and leave each: half in the midst of their answers, after a few
     words of the model, half at any time before, after a few events or milliseconds.
 
-    Returns the codes of those that were refused.
+    Returns how those were refused that were: code and words.
     """
     chance = random.Random(7)
     room = asyncio.Semaphore(at_once)
-    codes: set[grpc.StatusCode] = set()
+    refused: Counter[str] = Counter()
 
     async def one(events: int, seconds: float, *, words: bool) -> None:
         async with room:
@@ -95,13 +96,14 @@ async def cancel_storm(served: Served, count: int, *, at_once: int) -> set[grpc.
             except TimeoutError:
                 return
             except grpc.aio.AioRpcError as error:
-                codes.add(error.code())
+                assert error.code() in TYPED, error  # noqa: PT017 - most streams raise nothing
+                refused[f"{error.code().name}: {error.details()}"] += 1
 
     async with asyncio.TaskGroup() as group:
         for number in range(count):
             words = number % 2 == 0
             group.create_task(one(chance.randint(1, 8), chance.uniform(0.002, 0.3), words=words))
-    return codes
+    return refused
 
 
 async def test_a_storm_is_answered_or_refused_with_advice_when_to_come_back(served: Served, model: ModelServer) -> None:
@@ -123,8 +125,7 @@ async def test_hundreds_of_cancelled_streams_leave_nothing_behind(served: Served
     async with survives(served, within_seconds=5, sockets=20):
         model.script = always(LONG)
         seen = len(model.requests)
-        codes = await cancel_storm(served, 300, at_once=24)
-        assert codes <= {grpc.StatusCode.RESOURCE_EXHAUSTED}
+        await cancel_storm(served, 300, at_once=24)
         assert len(model.requests) - seen >= 30  # of those that found a place, many were in the midst of their answers
         await served.is_idle()
         await until(lambda: all(request.client_gone or request.finished for request in model.requests), seconds=20.0)
