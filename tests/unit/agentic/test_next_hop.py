@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic.coverage import content_terms
-from agentic.next_hop.scoring import MAX_READ, Looks, Weights, features, next_hops, shipped_weights
+from agentic.next_hop.scoring import (
+    MAX_READ,
+    TURNS,
+    Looks,
+    Weights,
+    features,
+    in_turn,
+    next_hops,
+    read,
+    shipped_weights,
+)
 from standard.domain.passage import Passage, RetrievedPassage
 from tests.support.memory_retriever import passage
 
@@ -34,7 +44,8 @@ def ranked(question: str, sources: Sequence[Passage], looks: Looks, *, held: fro
 
 def columns(candidate: Passage, *others: Passage, sources: Sequence[Passage] = (SKUA,)) -> dict[str, float]:
     """The first candidate's features by name, with nothing in any look."""
-    rows = features(content_terms(QUESTION), sources, Looks([], [], []), found(candidate, *others))
+    candidates = found(candidate, *others)
+    rows = features(read(content_terms(QUESTION), sources, candidates), Looks([], [], []), candidates)
     return dict(zip([field.name for field in fields(Weights)], rows[0].tolist(), strict=True))
 
 
@@ -72,6 +83,15 @@ def test_documents_that_are_held_are_no_next_hop_and_a_passage_comes_once() -> N
     assert sorted(ranked(QUESTION, [SKUA], looks, held=frozenset({"skua"}))) == ["fair", "ola"]
 
 
+def test_what_the_one_before_holds_counts_no_more_for_the_next() -> None:
+    adds = np.array([[3.0, 0.0], [3.0, 0.0], [0.0, 2.0]])
+    assert in_turn(adds.sum(axis=1) + np.array([0.2, 0.1, 0.0]), adds, ["a", "b", "c"]) == [0, 2, 1]
+
+
+def test_a_second_passage_of_a_document_waits_behind_other_documents() -> None:
+    assert in_turn(np.array([3.0, 2.0, 1.0]), np.zeros((3, 1)), ["a", "a", "b"]) == [0, 2, 1]
+
+
 def test_nothing_found_is_nothing_ranked() -> None:
     assert ranked(QUESTION, [SKUA], Looks([], [], [])) == []
 
@@ -103,7 +123,7 @@ _PASSAGES = st.lists(st.tuples(_TEXT, _TEXT), max_size=6).map(
 @given(question=_TEXT, sources=_PASSAGES, candidates=_PASSAGES)
 def test_features_of_any_text_are_shares(question: str, sources: list[Passage], candidates: list[Passage]) -> None:
     looks = Looks(found(*candidates), found(*candidates[1:]), found(*candidates[2:]))
-    rows = features(content_terms(question), sources, looks, found(*candidates))
+    rows = features(read(content_terms(question), sources, found(*candidates)), looks, found(*candidates))
     assert rows.shape == (len(candidates), len(fields(Weights)))
     assert np.isfinite(rows).all()
     assert (rows >= 0.0).all()
@@ -117,6 +137,15 @@ def test_every_candidate_outside_what_is_held_is_ranked_once(
     looks = Looks(found(*candidates), found(*candidates), [])
     names = ranked(question, sources, looks, held=frozenset(held))
     assert sorted(names) == sorted({item.document_id for item in candidates} - held)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5), st.sampled_from("abcdefghij")), max_size=2 * TURNS))
+def test_taking_in_turn_where_nothing_is_shared_is_the_order_of_scores(rows: list[tuple[float, str]]) -> None:
+    scores = np.array([score for score, _ in rows])
+    order = in_turn(scores, np.zeros((len(rows), 2)), [document for _, document in rows])
+    assert sorted(order) == list(range(len(rows)))
+    heads = list({rows[row][1]: None for row in sorted(range(len(rows)), key=lambda row: (-scores[row], row))})
+    assert [rows[row][1] for row in order[: min(TURNS, len(heads))]] == heads[:TURNS]
 
 
 @given(words=st.lists(st.sampled_from(["county", "live", "pilot", "tide", "brig"]), max_size=6))
