@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _START_SECONDS: Final = 120.0
 _WORDS: Final = 12
-_PACED: Final = (40, 0.015)
+_APART: Final = 0.015
 _KEY: Final = "sk-bench"
 _SCRIPT: Final = Path(__file__).with_name("litellm_peer.py")
 
@@ -80,11 +80,12 @@ async def proxy_figures(
     whole: Whole,
     standin: Standin,
     peers: Path | None,
+    words: int,
     seconds: float,
     rounds: int,
     report: Report,
 ) -> Figures:
-    """Measure each in turns: unary calls, then streams. Without `peers` LiteLLM is left out."""
+    """Measure each in turns: unary calls, then streams of `words` words. Without `peers` LiteLLM is left out."""
     async with AsyncExitStack() as stack:
         proxies = {
             "hollow": await stack.enter_async_context(_hollow(application)),
@@ -103,7 +104,7 @@ async def proxy_figures(
         await standin.pace(_WORDS, 0.0)
         unary = await _unary(standin, proxies, rounds, seconds)
         report("streamed chat completions through proxies, in turns")
-        await standin.pace(*_PACED)
+        await standin.pace(words, _APART)
         streams = await _streams(standin, proxies, seconds)
         if (litellm := proxies.get("litellm")) is not None and litellm.pid is not None:
             resident = await resident_bytes(litellm.pid)

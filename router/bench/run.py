@@ -49,9 +49,9 @@ class Plan:
     """What is measured, and for how long.
 
     `sizes` are passages of the synthetic collections (the first is the one that questions go to), `seconds` the length
-    of each load, `rounds` how often what is compared takes turns. `corpus` holds the documents of which `documents` are
-    made for ingest. `peers` is a Python that has LiteLLM and semantic-router; None leaves both out. `questions` is how
-    many labelled ones are decided, 0 = all.
+    of each load, `rounds` how often what is compared takes turns, `words` those of a paced stream. `corpus` holds the
+    documents of which `documents` are made for ingest. `peers` is a Python that has LiteLLM and semantic-router; None
+    leaves both out. `questions` is how many labelled ones are decided, 0 = all.
     """
 
     corpus: Path
@@ -61,6 +61,7 @@ class Plan:
     connections: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     embeddings: int = 300
     searches: int = 200
+    words: int = 40
     cancellations: int = 30
     documents: int = 200
     questions: int = 0
@@ -82,6 +83,7 @@ def quick_plan(corpus: Path, *, peers: Path | None = None) -> Plan:
         connections=(1, 4),
         embeddings=10,
         searches=10,
+        words=8,
         cancellations=2,
         documents=6,
         questions=200,
@@ -132,7 +134,9 @@ async def _with_model(
     http = await stack.enter_async_context(open_http_beside(application, port=0))
     target, collection, pool = f"127.0.0.1:{port}", f"bench-{plan.sizes[0]}", application.pool
     figures = await cost_figures(pool, target, caller, collection, _WITH_MODEL, plan.seconds, report)
-    figures |= await stream_figures(target, caller, collection, standin, plan.seconds, report)
+    figures |= await stream_figures(target, caller, collection, standin, plan.words, plan.seconds, report)
     figures |= await cancel_figures(target, caller, collection, standin, pool, plan.cancellations, report)
     whole = Whole(http, caller, collection)
-    return figures | await proxy_figures(application, whole, standin, plan.peers, plan.seconds, plan.rounds, report)
+    return figures | await proxy_figures(
+        application, whole, standin, plan.peers, plan.words, plan.seconds, plan.rounds, report
+    )

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from router.bench.callers import Caller
     from router.bench.standin import Standin
 
-_WORDS: Final = 40
 _APART: Final = 0.015
 """Seconds between a model's words: about 65 tokens a second."""
 _MANY: Final = 16
@@ -19,13 +18,13 @@ _FLOOD: Final = 400
 
 
 async def stream_figures(
-    target: str, caller: Caller, collection: str, standin: Standin, seconds: float, report: Report
+    target: str, caller: Caller, collection: str, standin: Standin, words: int, seconds: float, report: Report
 ) -> Figures:
-    """StreamAnswer on the standard route with a model that sends words at a pace, then as fast as they are taken."""
+    """StreamAnswer on the standard route with a model that sends `words` at a pace, then many without waiting."""
     figures: Figures = {}
     for streams in (1, _MANY):
         report(f"streams with a model, {streams} at once")
-        await standin.pace(_WORDS, _APART)
+        await standin.pace(words, _APART)
         load = await run_stream_load(target, "grpc", streams, seconds, collection=collection, caller=caller)
         at_once = f"{streams} stream{'s' if streams > 1 else ''} at once"
         goals = {"forwarded": 5.0, "released": 5.0, "first_event": 20.0} if streams == 1 else {}

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.timeout(330)  # some forty processes start, on however busy a machine
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, module_database_url: str) -> tuple[dict[str, Any], str, Path]:
     """(what --json printed, what was said on stderr, the folder of the report)."""
     folder = tmp_path_factory.mktemp("bench")
-    pointsman = CommandLine(folder, module_database_url)
+    pointsman = CommandLine(folder, module_database_url, seconds=300.0)
     found = pointsman.one("bench", "--quick", "--json", "--out", str(folder / "report"))
     return found, pointsman.stderr, folder / "report"
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class CommandLine:
-    """Runs pointsman on a data directory and database of its own."""
+    """Runs pointsman on a data directory and database of its own, each command for `seconds` at most."""
 
-    def __init__(self, folder: Path, database_url: str) -> None:
+    def __init__(self, folder: Path, database_url: str, *, seconds: float = 120.0) -> None:
         self.folder = folder
+        self.seconds = seconds
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("POINTSMAN_")},
             "POINTSMAN_DATA_DIR": str(folder / "data"),
@@ -36,7 +37,7 @@ class CommandLine:
             text=True,
             env=self.environment,
             cwd=self.folder,
-            timeout=120,
+            timeout=self.seconds,
             check=False,
         )
         assert done.returncode == code, done.stderr + done.stdout
