@@ -152,6 +152,11 @@ async def _unary(standin: Standin, proxies: Mapping[str, _Proxy], rounds: int, s
             f"chat_{name}_added_p50_ms": Figure((p50 - bare) * 1e3, "ms", f"beyond the model's server: {who}"),
             f"chat_{name}_cpu_us": Figure(min(turn.cpu for turn in rounds_) * 1e6, "us", f"CPU a call: {who}"),
         }
+    if "litellm" in turns:
+        ours, theirs = (figures[f"chat_{name}_cpu_us"].value for name in ("hollow", "litellm"))
+        figures["chat_cpu_over_litellm"] = Figure(
+            ours / theirs, "x", "chat_hollow_cpu_us over chat_litellm_cpu_us, measured in turns", 1.0
+        )
     return figures
 
 

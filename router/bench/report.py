@@ -267,7 +267,13 @@ def _proxies(measured: Measured) -> Section:
             ("release", "From what ends a word to the client, p99", "milliseconds", "release_p99_ms"),
         )
     ]
-    more = rows(measured, [("resident memory of LiteLLM's proxy", "chat_litellm_resident_mb")])
+    more = rows(
+        measured,
+        [
+            ("CPU a call, passages at hand, over LiteLLM's", "chat_cpu_over_litellm"),
+            ("resident memory of LiteLLM's proxy", "chat_litellm_resident_mb"),
+        ],
+    )
     return Section(
         "Beside LiteLLM's proxy",
         [
@@ -275,7 +281,8 @@ def _proxies(measured: Measured) -> Section:
                 "The same chat completion from the same client to the same model's server, one connection, keys"
                 " asked for. *Passages at hand* does what a proxy does, and decides, renders the prompt, guards and"
                 " cites besides; *the whole* embeds, searches and journals as well, which a proxy does not. LiteLLM"
-                " runs on uvicorn with uvloop and httptools, without a database, its logs at ERROR."
+                " runs on uvicorn with uvloop and httptools, without a database, limits, metrics or traces, its logs"
+                " at ERROR; ours has all of them on."
             )
         ],
         [Table(("through", *columns), table), *([Table(("what", "measured", "goal"), more)] if more else [])],
@@ -301,8 +308,9 @@ def _decisions(measured: Measured) -> Section:
                 "Simple or complex, on our own labelled questions, with whole domains held out; the question's"
                 " vector is at hand. semantic-router decides by the nearest utterances of two routes, which are all"
                 " questions of the other domains, in MiniLM's vectors. Ours has an encoder of its own, tuned on the"
-                " other domains, and features of the wording. The gateway decides with the first retrieval besides,"
-                " which this leaves out."
+                " other domains, and features of the wording: the table compares what each brings, not two ways of"
+                " reading one vector. Routes have semantic-router's own defaults (the mean of the five nearest). The"
+                " gateway decides with the first retrieval besides, which this leaves out."
             )
         ],
         [Table(("by", *columns), table)],
