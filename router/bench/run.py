@@ -15,11 +15,13 @@ from router.bench.corpora import fill
 from router.bench.costs import cost_figures
 from router.bench.deciding import decision_figures
 from router.bench.ingesting import ingest_figures
+from router.bench.processes import output_of
 from router.bench.proxying import Whole, proxy_figures
 from router.bench.searching import embedding_figures, search_figures
 from router.bench.standin import open_standin
 from router.bench.streaming import stream_figures
 from router.serving import open_grpc, open_http_beside
+from standard.domain.errors import FailedPrecondition, InvalidInput
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 STEPS: Final = 19
 """How often `report` is told of something new, beside once a size and once a number of connections."""
+_PEERS: Final = ("litellm", "semantic_router")
+_FIND_SECONDS: Final = 30.0
 _WITHOUT_MODEL: Final = {
     "search": ("search", "SearchPassages"),
     "classify": ("classify", "Classify, from the text alone"),
@@ -92,8 +96,14 @@ def quick_plan(corpus: Path, *, peers: Path | None = None) -> Plan:
 
 
 async def run_bench(settings: Settings, plan: Plan, *, report: Report = lambda _: None) -> Figures:
-    """Measure everything. Raises FailedPrecondition where a process that it starts fails, and what the parts raise."""
+    """Measure everything.
+
+    Raises InvalidInput for a Python without the peers, FailedPrecondition where a process that it starts fails, and
+    what the parts raise.
+    """
     figures: Figures = {}
+    if plan.peers is not None:
+        await require_peers(plan.peers)
     async with open_standin() as standin:
         async with AsyncExitStack() as stack:
             application = await stack.enter_async_context(open_application(guarded(settings, standin)))
@@ -103,6 +113,16 @@ async def run_bench(settings: Settings, plan: Plan, *, report: Report = lambda _
             figures |= await _with_model(application, plan, standin, stack, report)
         figures |= await start_figures(f"bench-{plan.sizes[0]}", min(plan.seconds, 2.0), report)
     return figures
+
+
+async def require_peers(python: Path) -> None:
+    """Raise InvalidInput where a Python has not both peers, before anything is measured; imports neither."""
+    find = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))"
+    try:
+        await output_of(str(python), "-c", find, *_PEERS, seconds=_FIND_SECONDS)
+    except FailedPrecondition:
+        wanted = " and ".join(_PEERS)
+        raise InvalidInput("peers", f"{python} has not {wanted}; `make bench-peers` makes one that has") from None
 
 
 async def _without_model(

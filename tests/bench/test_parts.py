@@ -20,11 +20,12 @@ from router.bench.http_load import CHAT, chat_body
 from router.bench.processes import cpu_seconds, load_process, name_of, output_of, parent_of, resident_bytes
 from router.bench.publish import RESULTS, ROOT, page, pages, readme
 from router.bench.report import bench_report, shown
+from router.bench.run import require_peers
 from router.bench.standin import MODEL, STAMP, open_standin, stamped
 from router.bench.stream_load import Reading, Watched
 from router.bench.wire import Connection
 from router.evaluation.report import markdown
-from standard.domain.errors import FailedPrecondition
+from standard.domain.errors import FailedPrecondition, InvalidInput
 
 
 @given(st.floats(0.0, 9e8))
@@ -122,6 +123,13 @@ async def test_a_process_that_does_not_end_is_ended() -> None:
     with pytest.raises(FailedPrecondition, match="does not end"):
         await output_of(sys.executable, "-c", "import time; time.sleep(60)", seconds=0.3)
     assert time.monotonic() - began < 20
+
+
+async def test_a_python_without_the_peers_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="has not litellm and semantic_router; `make bench-peers` makes one"):
+        await require_peers(Path(sys.executable))
+    with pytest.raises(FileNotFoundError):
+        await require_peers(tmp_path / "python")
 
 
 def test_percentiles_carry_their_goals() -> None:
