@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.bench.added import Turn
 from router.bench.figure import Figure, Goals, percentiles
 from router.bench.http_load import CHAT, chat_body
 from router.bench.processes import cpu_seconds, load_process, name_of, output_of, parent_of, resident_bytes
@@ -130,6 +131,11 @@ async def test_a_python_without_the_peers_is_refused_before_anything_is_measured
         await require_peers(Path(sys.executable))
     with pytest.raises(FileNotFoundError):
         await require_peers(tmp_path / "python")
+
+
+def test_cpu_is_compared_within_each_round() -> None:
+    ours, theirs = Turn(1.0, 0.1, (1.0, 6.0, 4.0)), Turn(0.5, 0.1, (0.5, 2.0, 1.0))
+    assert ours.over(theirs) == 3.0
 
 
 def test_percentiles_carry_their_goals() -> None:
