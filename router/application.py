@@ -3,7 +3,7 @@
 async with open_application(settings) as application:     # database, embedder, models, gateway
     ...
 
-router.serving puts it behind gRPC, HTTP and metrics.
+router.process.serving puts it behind gRPC, HTTP and metrics.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import structlog
 from grpc_health.v1.health import aio as health_aio
 
 from agentic.run import AgenticParts
+from router.access.auth import Gate, KeyRing
+from router.access.certified import certified_callers
+from router.access.keys import find_key
+from router.access.limits import TenantLimits
 from router.answering import agentic_handler, make_agentic, resume_handler, standard_handler
-from router.auth import Gate, KeyRing
-from router.certified import certified_callers
 from router.configs import (
     agentic_settings,
     allowed_addresses,
@@ -34,15 +36,13 @@ from router.configs import (
 )
 from router.embedders import configure, own_spec
 from router.gateway import Gateway
-from router.health import Health, Probe
 from router.journal.store import Journal
-from router.keys import find_key
-from router.limits import TenantLimits
 from router.parts import GatewayParts
-from router.policy import PolicyStore
+from router.process.health import Health, Probe
 from router.reembed import Reembeddings
 from router.rollout.shadow import Shadow
-from router.routing_models import ModelLoader
+from router.routing.models import ModelLoader
+from router.routing.policy import PolicyStore
 from router.style import styles
 from router.tables import open_tables
 from router.telemetry.calls import Calls
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from agentic.library import Embed, Library
-    from router.keys import StoredKey
+    from router.access.keys import StoredKey
     from router.parts import RouteHandler
     from router.settings import Settings
     from router.upstream.client import UpstreamClient

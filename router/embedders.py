@@ -14,7 +14,7 @@ from standard.embedding.config import BUILTIN, ENDPOINT_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from router.identity import Identity
+    from router.access.identity import Identity
     from router.settings import Settings
     from standard.embedding.config import EmbeddingConfig
 

@@ -19,9 +19,9 @@ from router.decide import Circumstances, Signals, decide, lets_agentic
 from router.describe import describe
 from router.followup import SESSION_TURNS, understood
 from router.journal.question import kept_question, learned, replies_of, turns_of
-from router.outcomes import facts_of, verdict
 from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
+from router.routing.outcomes import facts_of, verdict
 from router.style import told_of
 from router.tasks import task_group
 from router.telemetry.events import count_event
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.decide import Policy
-    from router.first_look import EmbeddedParts
     from router.journal.store import BegunRun, StoredRun
     from router.parts import GatewayParts, RoutingModels
-    from router.routing_models import TextReading
+    from router.routing.first_look import EmbeddedParts
+    from router.routing.models import TextReading
+    from router.routing.sessions import Sessions
     from router.runs import LiveRun
-    from router.sessions import Sessions
     from standard.domain.event import Event, EventBody
     from standard.domain.outcome import RouteResult
     from standard.domain.passage import SearchResult

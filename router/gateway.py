@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from router.admission import Admission
+from router.access.admission import Admission
+from router.access.limits import Spent, spent_now
 from router.asked import asked_text, embedded_text
 from router.decide import Signals, decide
 from router.execution import JOURNAL_SECONDS, Execution, circumstances
 from router.journal.question import may_see, question_of, replies_of
-from router.limits import Spent, spent_now
-from router.outcomes import Feedback, verdict_of_feedback
+from router.routing.outcomes import Feedback, verdict_of_feedback
+from router.routing.sessions import Sessions
 from router.runs import LiveRun, RunRegistry
-from router.sessions import Sessions
 from router.tasks import task_group
 from router.telemetry.calls import answered, named, new_request_id
 from standard import semconv

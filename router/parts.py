@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from classifier.drift import Reference
     from classifier.explain import Explanation
+    from router.access.limits import TenantLimits
     from router.decide import Signals
-    from router.first_look import EmbeddedParts
     from router.journal.store import Journal
-    from router.limits import TenantLimits
-    from router.policy import PolicyStore
     from router.rollout.shadow import Shadow
-    from router.routing_models import TextReading
+    from router.routing.first_look import EmbeddedParts
+    from router.routing.models import TextReading
+    from router.routing.policy import PolicyStore
     from router.settings import Settings
     from router.telemetry.drift import DriftWatch
     from router.telemetry.metrics import Metrics

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from router.identity import Identity
+    from router.access.identity import Identity
     from router.settings import Settings
     from standard.corpus.collections import Collection
     from standard.corpus.embedders import Embedders

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 import pytest_asyncio
+from hypothesis import settings
 
 from standard.database.embedded import start_embedded
 from standard.database.migrate import migrate
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from standard.database.pool import Pool
 
 _numbers = itertools.count(1)
+
+
+def pytest_configure() -> None:
+    """Properties hold on any machine: how long an example takes is measured where time is the matter, with room."""
+    settings.register_profile("suite", deadline=None)
+    settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")

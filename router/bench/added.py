@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from router.bench.standin import Standin
-    from router.routing_models import LoadedModels
+    from router.routing.models import LoadedModels
     from router.settings import Settings
 
     Load = Callable[[float], Awaitable[dict[str, Any]]]

@@ -9,11 +9,11 @@ import datetime as dt
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from router.auth import Gate, KeyRing
+from router.access.auth import Gate, KeyRing
+from router.access.keys import StoredKey, create_key, digest_of, key_id_of, revoke_key
+from router.access.limits import TenantLimits
 from router.bench.callers import Caller
 from router.bench.standin import MODEL
-from router.keys import StoredKey, create_key, digest_of, key_id_of, revoke_key
-from router.limits import TenantLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.application import Application
-    from router.routing_models import LoadedModels
+    from router.routing.models import LoadedModels
 
 _FOLDS: Final = 5
 _BATCH: Final = 64

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from grpc_health.v1.health import aio as health_aio
 
+from router.access.limits import TenantLimits
 from router.bench.conditions import gate_without_database
 from router.decide import Policy
 from router.gateway import Gateway
@@ -22,9 +23,8 @@ from router.grpc.admit import caller
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.journal.store import BegunRun, Journal
-from router.limits import TenantLimits
 from router.parts import GatewayParts
-from router.policy import PolicyStore
+from router.routing.policy import PolicyStore
 from router.telemetry.calls import Calls
 from router.telemetry.metrics import Metrics
 from router.telemetry.tracing import open_tracing
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from router.auth import Gate
+    from router.access.auth import Gate
     from router.bench.callers import Caller
     from router.parts import RouteHandler
-    from router.routing_models import LoadedModels
+    from router.routing.models import LoadedModels
     from router.settings import Settings
     from standard.domain.event import Emit, Event
     from standard.domain.passage import Retriever

@@ -20,7 +20,7 @@ from router.bench.proxying import Whole, proxy_figures
 from router.bench.searching import embedding_figures, search_figures
 from router.bench.standin import open_standin
 from router.bench.streaming import stream_figures
-from router.serving import open_grpc, open_http_beside
+from router.process.serving import open_grpc, open_http_beside
 from standard.domain.errors import FailedPrecondition, InvalidInput
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, refuse, results
 from router.grpc.jsonform import to_json
-from router.routing_models import check_model
+from router.routing.models import check_model
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
 

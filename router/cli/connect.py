@@ -10,8 +10,8 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from pointsman.client import Pointsman
 
-from router.serverlock import running_server
-from router.tls import client_credentials
+from router.access.tls import client_credentials
+from router.process.serverlock import running_server
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def connected(
             async with Pointsman(target, token=key, credentials=client_credentials(settings.tls)) as client:
                 yield client
         else:
-            from router.serving import open_local_server
+            from router.process.serving import open_local_server
 
             async with (
                 open_local_server(settings) as (port, local),

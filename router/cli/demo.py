@@ -96,7 +96,7 @@ def read_questions(folder: Path) -> list[DemoQuestion]:
 async def run_demo(folder: Path, *, json_output: bool) -> int:
     """The demo; returns the exit code."""
     from router.application import open_application
-    from router.serving import local_gate, open_grpc
+    from router.process.serving import local_gate, open_grpc
 
     console = diagnostics() if json_output else results()
     settings = load_settings()

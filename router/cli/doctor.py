@@ -13,7 +13,7 @@ from router.cli.output import print_json, results
 from router.settings import load_settings
 
 if TYPE_CHECKING:
-    from router.finding import Finding
+    from router.doctor.finding import Finding
 
 Database = Annotated[
     str,
@@ -36,8 +36,8 @@ def register(app: typer.Typer) -> None:
 
 def doctor(database: Database = "", json_output: Json = False) -> int:
     """Inspect the installation, or the tables of a database; exit 1 where something does not work."""
-    from router.doctor import examine
-    from router.tables_doctor import examine_database
+    from router.doctor.checks import examine
+    from router.doctor.tables import examine_database
 
     settings = load_settings()
     findings = asyncio.run(examine_database(settings, database) if database else examine(settings))

@@ -20,7 +20,7 @@ from standard.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from router.keys import StoredKey
+    from router.access.keys import StoredKey
     from router.settings import Settings
     from standard.database.pool import Pool
 
@@ -58,7 +58,7 @@ def create(
     json_output: Json = False,
 ) -> int:
     """Make a key and show it, this once."""
-    from router.keys import create_key
+    from router.access.keys import create_key
 
     async def run() -> tuple[str, StoredKey]:
         async with database(load_settings()) as pool:
@@ -88,7 +88,7 @@ def list_(
     json_output: Json = False,
 ) -> int:
     """List keys, without what would let one use them."""
-    from router.keys import list_keys
+    from router.access.keys import list_keys
 
     async def run() -> list[StoredKey]:
         async with database(load_settings()) as pool:
@@ -113,7 +113,7 @@ def revoke(
     json_output: Json = False,
 ) -> int:
     """Revoke a key; servers refuse it within seconds."""
-    from router.keys import revoke_key
+    from router.access.keys import revoke_key
 
     async def run() -> StoredKey:
         async with database(load_settings()) as pool:

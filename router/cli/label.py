@@ -22,7 +22,7 @@ from standard.domain.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from router.labels import Label, LabelMaker
+    from router.routing.labels import Label, LabelMaker
     from router.settings import Settings
 
 Since = Annotated[
@@ -61,7 +61,7 @@ async def _made(settings: Settings, since: dt.datetime | None, tenant: str, coll
     from router.configs import database_config
     from router.journal.codec import EventCodec
     from router.journal.finished import finished_runs
-    from router.labels import LabelMaker
+    from router.routing.labels import LabelMaker
     from standard.database.migrate import migrate
     from standard.database.pool import database_url, open_pool
 

@@ -101,8 +101,8 @@ async def _replay(
 ) -> Any:  # noqa: ANN401 - list[Replayed], imported when it is needed
     from router.configs import embedding_config
     from router.http.contract.load import load_contracts
+    from router.process.serverlock import running_server
     from router.replay.run import replay as send_all
-    from router.serverlock import running_server
     from standard.embedding.factory import open_embedder
 
     contracts = load_contracts(settings.http.contracts)
@@ -114,7 +114,7 @@ async def _replay(
             embed: Embed = embedder.embed_queries
         else:
             from router.application import open_application
-            from router.serving import local_gate, open_http_beside
+            from router.process.serving import local_gate, open_http_beside
 
             application = await stack.enter_async_context(open_application(settings))
             gate, local = local_gate(application)

@@ -26,8 +26,8 @@ from standard.domain.errors import InvalidInput, PointsmanError
 if TYPE_CHECKING:
     import datetime as dt
 
-    from router.policy import PolicyChange
     from router.rollout.simulate import Takes
+    from router.routing.policy import PolicyChange
     from router.settings import Settings
     from standard.domain.question import Route
 
@@ -136,7 +136,7 @@ def history(
     async def run() -> list[PolicyChange]:
         from router.cli.keys import database
         from router.decide import Policy
-        from router.policy import PolicyStore
+        from router.routing.policy import PolicyStore
 
         async with database(load_settings()) as pool:
             return await PolicyStore(pool, Policy()).changes(tenant, limit=limit)

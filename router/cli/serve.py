@@ -16,8 +16,8 @@ from router.tasks import task_group
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from router.serverlock import RunningServer
-    from router.supervisor import Group
+    from router.process.serverlock import RunningServer
+    from router.process.supervisor import Group
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def serve(
 
 async def serve_until_stopped(settings: Settings) -> None:
     """Serve, print how to call it, and stop on SIGTERM or SIGINT; a second signal stops at once."""
-    from router.serving import open_server_process
+    from router.process.serving import open_server_process
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings)
@@ -62,7 +62,7 @@ async def serve_until_stopped(settings: Settings) -> None:
 
 async def supervise(settings: Settings, overrides: Mapping[str, Any]) -> None:
     """The same with several workers; SIGHUP replaces them one after another, with the settings as they are by then."""
-    from router.supervisor import open_group
+    from router.process.supervisor import open_group
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings)

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable, Mapping
 
+    from router.access.identity import Identity
     from router.decide import Policy
     from router.grpc.calls import Context
-    from router.identity import Identity
     from router.journal.store import Journal
-    from router.policy import PolicyStore, StoredPolicy
+    from router.routing.policy import PolicyStore, StoredPolicy
 
 
 _Word = TypeVar("_Word")

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from router.certified import names_over_grpc
+from router.access.certified import names_over_grpc
+from router.access.identity import Identity
 from router.grpc.errors import abort
 from router.grpc.wrapping import WrapHandlers
-from router.identity import Identity
 from standard.domain.errors import PointsmanError, Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from router.auth import Gate
+    from router.access.auth import Gate
     from router.grpc.calls import Context
 
 _OPEN: Final = "/grpc.health.v1.Health/"

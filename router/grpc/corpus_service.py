@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from router.access.identity import Identity
     from router.grpc.calls import Context
-    from router.identity import Identity
     from router.reembed import Reembeddings
     from router.settings import LimitSettings
     from standard.corpus.collections import Collection, EmbedderIdentity

@@ -27,9 +27,9 @@ from standard.domain.question import Question
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from router.access.identity import Identity
     from router.gateway import Gateway
     from router.grpc.calls import Context
-    from router.identity import Identity
     from router.settings import Settings
 
 _COMMENT_CHARS = 4096

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Callable
 
+    from router.access.identity import Identity
     from router.grpc.calls import Context
-    from router.identity import Identity
     from router.reembed import Reembeddings, Step
     from router.settings import LimitSettings
     from standard.corpus.reembed.compare import Comparison

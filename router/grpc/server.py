@@ -11,20 +11,20 @@ from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 from pointsman.v1 import admin_pb2, admin_pb2_grpc, corpus_pb2, corpus_pb2_grpc, gateway_pb2, gateway_pb2_grpc
 
+from router.access.identity import require_loopback
+from router.access.tls import grpc_credentials
 from router.grpc.admit import AdmitRpcs
 from router.grpc.observe import ObserveRpcs
-from router.identity import require_loopback
 from router.settings import BadSettings
-from router.tls import grpc_credentials
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from router.auth import Gate
+    from router.access.auth import Gate
+    from router.access.tls import Certificates
     from router.settings import ServerSettings
     from router.telemetry.calls import Calls
     from router.telemetry.metrics import Metrics
-    from router.tls import Certificates
 
 
 @asynccontextmanager

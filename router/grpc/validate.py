@@ -19,7 +19,7 @@ from standard.domain.text import UntrustedText
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from router.identity import Identity
+    from router.access.identity import Identity
     from router.settings import LimitSettings
 
 ROUTES: Final = {gateway_pb2.ROUTE_STANDARD: Route.STANDARD, gateway_pb2.ROUTE_AGENTIC: Route.AGENTIC}

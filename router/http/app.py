@@ -11,7 +11,8 @@ import structlog
 from starlette.requests import Request
 from starlette.routing import Match, Route
 
-from router.certified import PEER
+from router.access.certified import PEER
+from router.access.identity import Identity
 from router.http import openai_catalogue, openai_chat, query
 from router.http.asking import Call
 from router.http.browsers import refuse_other_names, refuse_other_sites
@@ -20,7 +21,6 @@ from router.http.contract.serve import failer, handler
 from router.http.errors import MethodNotAllowed, NoSuchPath, openai_error, plain_error, to_problem
 from router.http.observe import BROKEN, GONE, ObserveHttp
 from router.http.wire import JSON, ClientGone, Reply, read_json, request_id_of, to_json_bytes
-from router.identity import Identity
 from router.settings import BadSettings
 from router.telemetry.calls import named
 from standard.domain.errors import Unauthenticated, Unavailable

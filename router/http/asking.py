@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pointsman.v1 import gateway_pb2
     from starlette.requests import Request
 
-    from router.auth import Gate
+    from router.access.auth import Gate
+    from router.access.identity import Identity
     from router.gateway import Gateway
     from router.http.errors import Problem
     from router.http.wire import Reply
-    from router.identity import Identity
     from router.settings import Settings
     from standard.domain.answer import Answer
     from standard.domain.event import Event

@@ -32,11 +32,11 @@ from standard.domain.errors import FailedPrecondition, InvalidInput, NotFound, O
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from router.access.identity import Identity
     from router.http.asking import Call, HttpParts
-    from router.identity import Identity
     from router.journal.listing import ListedRun
     from router.journal.store import Journal
-    from router.policy import PolicyStore, StoredPolicy
+    from router.routing.policy import PolicyStore, StoredPolicy
     from standard.corpus.collections import Collection
     from standard.database.pool import Pool
     from standard.foreign.dispatch import ForeignTable, Tables

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from router.outcomes import verdict
+from router.routing.outcomes import verdict
 from standard.domain.answer import DecisionReason
 from standard.domain.question import Route
 

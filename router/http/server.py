@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from router.certified import PEER, names_over_http
-from router.identity import require_loopback
+from router.access.certified import PEER, names_over_http
+from router.access.identity import require_loopback
+from router.access.tls import http_context
 from router.settings import BadSettings
-from router.tls import http_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from router.access.tls import Certificates
     from router.http.app import HttpApp
     from router.settings import HttpSettings
-    from router.tls import Certificates
 
 HEAD_BYTES: Final = 65_536
 """Largest request line and headers together."""

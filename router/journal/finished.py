@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from router.outcomes import Feedback, RunFacts, facts_of
+from router.routing.outcomes import Feedback, RunFacts, facts_of
 from standard.database.pool import connection
 from standard.domain.question import Route
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from psycopg.types.json import Jsonb
 
+from router.access.limits import spent_now
 from router.decide import Rollout
 from router.evaluation.answers.scoring import f1
 from router.journal.codec import kept
-from router.limits import spent_now
 from router.rollout.place import shadow_place
 from router.unicode import encodable
 from standard.database.pool import connection

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from router.limits import spent_now
+from router.access.limits import spent_now
 from standard.spans import exemplar
 
 if TYPE_CHECKING:

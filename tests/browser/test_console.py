@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from router.auth import FRESH_SECONDS
-from router.keys import create_key, revoke_key
+from router.access.auth import FRESH_SECONDS
+from router.access.keys import create_key, revoke_key
 from standard.corpus.document import SourceDocument
 from tests.browser.browser import ARTIFACTS, open_page
 from tests.browser.reading import contrasts, focused, tab_order, unnamed

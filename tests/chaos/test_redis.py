@@ -9,7 +9,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from router.counts import STORE_SECONDS
+from router.access.counts import STORE_SECONDS
 from tests.chaos.conftest import GENERATED
 from tests.chaos.gateway_process import WHERE, Served, code_of, gateway
 from tests.chaos.survival import SERVING, survives

@@ -42,7 +42,7 @@ def workers_of(served: Served) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(served.process.pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # dead, and not yet waited for
-            if any("router.workers" in word for word in child.cmdline()):
+            if any("router.process.workers" in word for word in child.cmdline()):
                 found.append(child)
     return found
 

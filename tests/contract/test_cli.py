@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from classifier.artifact import SHIPPED
-from router.serverlock import server_lock
+from router.process.serverlock import server_lock
 from tests.support.command_line import CommandLine, jsonl
 
 if TYPE_CHECKING:

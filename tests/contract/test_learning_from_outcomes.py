@@ -14,7 +14,7 @@ from pointsman.client import Pointsman
 from pointsman.v1 import admin_pb2, corpus_pb2, gateway_pb2
 
 from router.application import open_application
-from router.serving import open_grpc
+from router.process.serving import open_grpc
 from router.settings import load_settings
 
 if TYPE_CHECKING:

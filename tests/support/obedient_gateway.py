@@ -10,7 +10,7 @@ from pointsman.client import Pointsman, question
 from pointsman.v1 import corpus_pb2, gateway_pb2
 
 from router.application import Application, open_application
-from router.serving import open_grpc
+from router.process.serving import open_grpc
 from router.settings import load_settings
 from tests.support.model_server import ModelServer, Script
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from router.routing_models import ModelLoader
+from router.routing.models import ModelLoader
 from standard.domain.errors import Damaged
 from standard.domain.passage import Passage, RetrievedPassage, SearchResult
 from standard.domain.question import Question, Turn

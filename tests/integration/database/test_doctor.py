@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from router.doctor import examine
+from router.doctor.checks import examine
 from router.settings import load_settings
 from standard.database.migrate import migrate
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from router.finding import Finding
+    from router.doctor.finding import Finding
 
 _CATALOGUE = """
     select 'role ' || rolname from pg_roles where rolname like 'pointsman%'

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deploy.docker.healthcheck import problem
-from router.serving import open_server_process
+from router.process.serving import open_server_process
 from tests.integration.router.conftest import settings_for
 from tests.support.tools import ROOT
 

@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pointsman.client import Pointsman, question
 from pointsman.v1 import admin_pb2, gateway_pb2
 
-from router.serving import open_server_process
+from router.process.serving import open_server_process
 from tests.integration.router.conftest import fill, settings_for
 from tests.support.model_server import ModelServer, Reply, always
 from tests.support.tools import ROOT, free_port, tool

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from router.doctor.tables import examine_database, examine_tables
 from router.settings import load_settings
 from router.tables import table_mapping
-from router.tables_doctor import examine_database, examine_tables
 from standard.database.pool import DatabaseConfig, open_pool
 from standard.embedding.factory import open_embedder
 from tests.integration.foreign.conftest import DIMENSIONS, open_table
@@ -23,7 +23,7 @@ from tests.integration.foreign.test_large_table import facts_url
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from router.finding import Finding
+    from router.doctor.finding import Finding
 
 __all__ = ["facts_url", "own_vectors"]
 

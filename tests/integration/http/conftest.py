@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from router.application import Application, open_application
-from router.serving import open_http_beside
+from router.process.serving import open_http_beside
 from router.settings import Settings, load_settings
 from standard.corpus.document import SourceDocument
 from tests.support.corpora import stream

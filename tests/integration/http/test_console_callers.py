@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from router.keys import create_key
+from router.access.keys import create_key
 from tests.integration.http.conftest import WHERE, Served, serving, settings_for
 
 if TYPE_CHECKING:

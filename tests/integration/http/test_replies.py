@@ -125,7 +125,7 @@ async def test_a_query_goes_on_with_its_run_and_an_input(database_url: str, tmp_
 
 
 async def test_nobody_answers_a_question_that_was_asked_of_another(database_url: str, tmp_path: Path) -> None:
-    from router.keys import create_key
+    from router.access.keys import create_key
 
     async with asking(database_url, tmp_path, auth={"mode": "keys"}) as (served, _):
         pool = served.application.pool

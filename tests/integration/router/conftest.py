@@ -10,7 +10,7 @@ from pointsman.client import Pointsman
 from pointsman.v1 import corpus_pb2
 
 from router.application import Application, open_application
-from router.serving import open_grpc
+from router.process.serving import open_grpc
 from router.settings import Settings, load_settings
 
 if TYPE_CHECKING:

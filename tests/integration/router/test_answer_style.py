@@ -11,7 +11,7 @@ import pytest
 from pointsman.client import Pointsman, question
 from pointsman.v1 import corpus_pb2, gateway_pb2
 
-from router.serving import open_http_beside
+from router.process.serving import open_http_beside
 from router.settings import BadSettings
 from router.tables import table_style
 from tests.integration.router.conftest import Running, fill, running, settings_for
@@ -117,7 +117,7 @@ async def test_they_are_made_with_the_collection_shown_and_refused_where_they_ar
 
 
 async def test_only_administrators_say_how_answers_are_written(database_url: str, tmp_path: Path) -> None:
-    from router.keys import create_key
+    from router.access.keys import create_key
 
     async with running(settings_for(database_url, tmp_path, auth={"mode": "keys"})) as served:
         pool = served.application.pool

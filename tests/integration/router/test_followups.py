@@ -10,7 +10,7 @@ import pytest
 from pointsman.client import new_request_id, question
 from pointsman.v1 import gateway_pb2
 
-from router.serving import open_http_beside
+from router.process.serving import open_http_beside
 from tests.integration.router.conftest import Running, fill, running, settings_for
 from tests.integration.router.test_resume import ENOUGH
 from tests.support.model_server import Failure, ModelServer, Recorded, Reply
@@ -146,7 +146,7 @@ async def test_a_session_is_a_conversation_without_its_history_being_sent(gatewa
 async def test_who_has_other_access_groups_is_told_nothing_of_a_session(database_url: str, tmp_path: Path) -> None:
     from pointsman.client import Pointsman
 
-    from router.keys import create_key
+    from router.access.keys import create_key
 
     async with running(settings_for(database_url, tmp_path, auth={"mode": "keys"})) as served:
         pool = served.application.pool

@@ -23,7 +23,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from router.routing_models import LoadedModels
+    from router.routing.models import LoadedModels
     from tests.integration.router.conftest import Running
 
 WHERE = "Where is the spare bilge pump kept?"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from router.decide import Policy
-from router.policy import PolicyStore
+from router.routing.policy import PolicyStore
 from standard.domain.errors import FailedPrecondition
 from standard.domain.question import Route
 

@@ -182,7 +182,7 @@ async def test_a_start_that_cannot_be_is_refused_with_the_reason(
 async def test_who_may_not_write_changes_no_embedder_and_only_an_operator_names_addresses(
     database_url: str, tmp_path: Path
 ) -> None:
-    from router.keys import create_key
+    from router.access.keys import create_key
 
     async with (
         second_server() as server,

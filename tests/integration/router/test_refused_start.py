@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from router.serving import open_server_process
+from router.process.serving import open_server_process
+from router.process.supervisor import open_group
 from router.settings import BadSettings
-from router.supervisor import open_group
 from tests.integration.router.conftest import settings_for
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pointsman.client import question
 from pointsman.v1 import admin_pb2, gateway_pb2
 
 from router.decide import Policy, Rollout
-from router.policy import PolicyStore
+from router.routing.policy import PolicyStore
 from tests.integration.router.conftest import fill, running, settings_for
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ import trustme
 from pointsman.client import Pointsman
 from structlog.testing import capture_logs
 
+from router.access.tls import Certificates, open_certificates
 from router.cli.connect import connected
-from router.serving import open_server_process
+from router.process.serving import open_server_process
 from router.settings import BadSettings, Settings, TlsSettings
-from router.tls import Certificates, open_certificates
 from tests.integration.router.conftest import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from router.serverlock import RunningServer
+    from router.process.serverlock import RunningServer
 
 
 class Files:

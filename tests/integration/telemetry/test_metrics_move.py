@@ -14,8 +14,8 @@ from pointsman.client import new_request_id, question
 from pointsman.v1 import corpus_pb2, gateway_pb2
 
 from classifier.drift import LEAST
-from router.canary import GoldenQuestion, watching
-from router.serving import open_http_beside
+from router.process.canary import GoldenQuestion, watching
+from router.process.serving import open_http_beside
 from router.settings import CanarySettings
 from standard.sandbox.neutralise import NO_ANSWER
 from tests.integration.agentic.test_decide import reply

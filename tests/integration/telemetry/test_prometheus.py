@@ -13,7 +13,7 @@ import yaml
 from pointsman.client import Pointsman, question
 from pointsman.v1 import gateway_pb2
 
-from router.serving import open_server_process
+from router.process.serving import open_server_process
 from tests.integration.router.conftest import fill, settings_for
 from tests.support.promql import PROMETHEUS, dashboard_queries, rules
 from tests.support.registry import registered

@@ -15,7 +15,7 @@ import pytest
 from pointsman.client import new_request_id, question
 from pointsman.v1 import admin_pb2, gateway_pb2
 
-from router.serving import open_http_beside
+from router.process.serving import open_http_beside
 from tests.integration.agentic.test_decide import reply
 from tests.integration.router.conftest import fill, running, settings_for
 from tests.support.collector import Collector

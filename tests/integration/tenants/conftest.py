@@ -12,9 +12,9 @@ import pytest_asyncio
 from pointsman.client import Pointsman
 from pointsman.v1 import corpus_pb2
 
+from router.access.keys import create_key
 from router.application import Application, open_application
-from router.keys import create_key
-from router.serving import open_grpc, open_http_beside
+from router.process.serving import open_grpc, open_http_beside
 from router.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pointsman.client import Pointsman
 from pointsman.v1 import admin_pb2, corpus_pb2
 
-from router.certified import caller_named, certified_callers, names_over_grpc, names_over_http
-from router.identity import Identity
-from router.serving import open_server_process
+from router.access.certified import caller_named, certified_callers, names_over_grpc, names_over_http
+from router.access.identity import Identity
+from router.process.serving import open_server_process
 from router.settings import BadSettings, load_settings
 from standard.domain.errors import Unauthenticated
 from tests.integration.tenants.conftest import PUMP, WHERE, code_of, settings_for

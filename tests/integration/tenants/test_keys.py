@@ -15,8 +15,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from pointsman.client import Pointsman, question
 from pointsman.v1 import admin_pb2, corpus_pb2, gateway_pb2
 
-from router.keys import list_keys, revoke_key
-from router.serving import open_server_process
+from router.access.keys import list_keys, revoke_key
+from router.process.serving import open_server_process
 from router.settings import BadSettings
 from tests.integration.tenants.conftest import LANTERN, PUMP, WHERE, Guarded, code_of, guarded, settings_for
 

@@ -12,8 +12,8 @@ from grpc_status import rpc_status
 from pointsman.client import question
 from pointsman.v1 import gateway_pb2
 
-from router.counts import AGAIN_SECONDS, STORE_SECONDS
-from router.limits import TenantLimits
+from router.access.counts import AGAIN_SECONDS, STORE_SECONDS
+from router.access.limits import TenantLimits
 from router.settings import BadSettings, LimitSettings, TenantLimitSettings
 from router.telemetry.metrics import Metrics
 from standard.domain.answer import Usage

@@ -11,7 +11,7 @@ import grpc
 import pytest
 import trustme
 
-from router.serving import open_grpc
+from router.process.serving import open_grpc
 from router.settings import BadSettings
 from router.upstream.route import UPSTREAM_AWAY
 from tests.integration.http.conftest import WHERE, serving, settings_for

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from router.keys import create_key
+from router.access.keys import create_key
 from router.settings import BadSettings
 from router.upstream.asking import session_of
 from router.upstream.route import UPSTREAM_AWAY, UPSTREAM_NO_TIME

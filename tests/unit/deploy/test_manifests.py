@@ -13,7 +13,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from router.identity import require_loopback
+from router.access.identity import require_loopback
 from router.settings import Settings, load_settings
 from tests.support.promql import rules
 from tests.support.registry import registered

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.outcomes import Verdict
+from router.routing.outcomes import Verdict
 from standard.domain.answer import DecisionReason, Outcome, StopReason
 from standard.domain.question import Route
 from tests.support.promql import Named, named_queries, panels, read, rules

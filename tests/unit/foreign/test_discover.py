@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.doctor.tables import proposal_toml
 from router.settings import load_settings
 from router.tables import table_mapping
-from router.tables_doctor import proposal_toml
 from standard.corpus.collections import check_name
 from standard.foreign.catalogue import Column, Table
 from standard.foreign.discover import agreement, propose, section_name

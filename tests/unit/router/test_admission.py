@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from router.admission import Admission
+from router.access.admission import Admission
 from router.telemetry.metrics import Metrics
 from standard.domain.errors import Overloaded
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from router.canary import MOST_QUESTIONS, GoldenQuestion, missing, read_golden, watching
+from router.process.canary import MOST_QUESTIONS, GoldenQuestion, missing, read_golden, watching
 from router.settings import BadSettings, CanarySettings
 from router.telemetry.metrics import Metrics
 from standard.domain.answer import Answer, AnswerSource, Citation, Decision, DecisionReason, Outcome, StopReason

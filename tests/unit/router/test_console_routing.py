@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from router.decide import Circumstances, Policy, Signals, decide
 from router.http.console_routing import EDGES, bin_of, summary
 from router.journal.finished import FinishedRun
-from router.outcomes import Feedback, RunFacts
+from router.routing.outcomes import Feedback, RunFacts
 from standard.domain.answer import Answer, AnswerSource, Decision, DecisionReason, Outcome, StopReason
 from standard.domain.question import Route
 

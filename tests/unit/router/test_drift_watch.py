@@ -13,7 +13,7 @@ from classifier.artifact import SHIPPED, read_artifact
 from classifier.drift import LEAST
 from classifier.linear import sigmoid
 from router.decide import Signals
-from router.routing_models import LoadedModels, load_models
+from router.routing.models import LoadedModels, load_models
 from router.telemetry.drift import PENDING, DriftWatch
 from router.telemetry.metrics import Metrics
 

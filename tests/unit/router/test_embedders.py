@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.access.identity import Identity
 from router.embedders import configure, own_spec, wanted_spec
-from router.identity import Identity
 from router.settings import load_settings
 from standard.corpus.collections import EmbedderSpec, read_spec
 from standard.domain.errors import FailedPrecondition, InvalidInput, PermissionDenied

@@ -5,7 +5,7 @@ from __future__ import annotations
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio as health_aio
 
-from router.health import Health, Probe
+from router.process.health import Health, Probe
 from router.telemetry.metrics import Metrics
 from standard.domain.errors import Overloaded
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from router.auth import FRESH_SECONDS, STALE_SECONDS, KeyRing
-from router.keys import StoredKey, digest_of, key_id_of
+from router.access.auth import FRESH_SECONDS, STALE_SECONDS, KeyRing
+from router.access.keys import StoredKey, digest_of, key_id_of
 from standard.domain.errors import DatabaseUnavailable, Overloaded, Unauthenticated
 
 NOW = dt.datetime.now(dt.UTC)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest
 
-from router.supervisor import GroupMetrics
+from router.process.supervisor import GroupMetrics
 from router.telemetry.merge import counted, merged, parsed
 from router.telemetry.metrics import Metrics
 

@@ -14,8 +14,17 @@ from classifier.labels import read_labels
 from router.cli.label import moment, write_labels
 from router.journal.finished import FinishedRun
 from router.journal.question import kept_question
-from router.labels import LabelMaker
-from router.outcomes import Feedback, RunFacts, Verdict, facts_of, needed_route, signs_of, verdict, verdict_of_feedback
+from router.routing.labels import LabelMaker
+from router.routing.outcomes import (
+    Feedback,
+    RunFacts,
+    Verdict,
+    facts_of,
+    needed_route,
+    signs_of,
+    verdict,
+    verdict_of_feedback,
+)
 from standard.domain.answer import Answer, AnswerSource, Decision, DecisionReason, Outcome, StopReason
 from standard.domain.errors import InvalidInput
 from standard.domain.event import Completed, DecisionMade, Escalated, SufficiencyJudged

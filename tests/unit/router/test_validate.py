@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pointsman.v1 import gateway_pb2
 
+from router.access.identity import Identity, require_loopback
 from router.grpc.validate import to_question
-from router.identity import Identity, require_loopback
 from router.settings import BadSettings, LimitSettings
 from standard.domain.errors import InvalidInput
 from standard.domain.filter import And, Eq, In, Range

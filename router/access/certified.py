@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from router.identity import Identity
+from router.access.identity import Identity
 from router.settings import BadSettings
 from standard.domain.errors import Unauthenticated
 

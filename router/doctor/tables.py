@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from router.configs import database_config, embedder_config
-from router.finding import Finding
+from router.doctor.finding import Finding
 from router.settings import BadSettings
 from router.tables import table_mapping
 from standard.database.migrate import MINIMUM_PGVECTOR

@@ -1,11 +1,12 @@
 """One worker of several: a whole gateway in a process of its own, behind ports that it shares with the others.
 
-The supervisor (router.supervisor) starts it by exec, never by fork: gRPC does not survive a fork of a process that uses
-it. The worker reads the settings as any gateway does, and takes from its Place what the group shares. What it has to
-tell goes through a pipe, one JSON object a line: {"ready": {"metrics_port": N}} once it serves, {"metrics": TEXT} as
-its last word, so that what it counted is not lost with it. It stops on SIGTERM, and when the supervisor is gone.
+The supervisor (router.process.supervisor) starts it by exec, never by fork: gRPC does not survive a fork of a process
+that uses it. The worker reads the settings as any gateway does, and takes from its Place what the group shares. What it
+has to tell goes through a pipe, one JSON object a line: {"ready": {"metrics_port": N}} once it serves, and
+{"metrics": TEXT} as its last word, so that what it counted is not lost with it. It stops on SIGTERM, and when the
+supervisor is gone.
 
-Run as `python -m router.workers PLACE`.
+Run as `python -m router.process.workers PLACE`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ async def work(place: Place, settings: Settings) -> None:
     """Serve until SIGTERM, or until standard input ends: the supervisor holds its other end."""
     from prometheus_client.openmetrics.exposition import generate_latest
 
-    from router.serving import open_worker
+    from router.process.serving import open_worker
     from router.telemetry.logs import configure_logs
 
     configure_logs(settings)

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from router.access.auth import Gate
+from router.access.identity import require_loopback
+from router.access.tls import open_certificates
 from router.application import Application, key_ring, open_application
-from router.auth import Gate
-from router.canary import read_golden, watching
 from router.grpc.admin_service import AdminService
 from router.grpc.admit import caller
 from router.grpc.corpus_service import CorpusService
 from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
-from router.identity import require_loopback
-from router.serverlock import RunningServer, server_lock
+from router.process.canary import read_golden, watching
+from router.process.serverlock import RunningServer, server_lock
 from router.tasks import task_group
 from router.telemetry.exposition import open_metrics
 from router.telemetry.metrics import Metrics
-from router.tls import open_certificates
 from standard.corpus.ingest import IngestReport
 from standard.corpus.reembed.worker import Reembedder
 from standard.domain.errors import PointsmanError
@@ -31,9 +31,9 @@ from standard.domain.errors import PointsmanError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from router.access.tls import Certificates
+    from router.process.workers import Place
     from router.settings import Settings
-    from router.tls import Certificates
-    from router.workers import Place
 
 _log = structlog.get_logger("pointsman.application")
 _MIGRATE_SECONDS = 300.0

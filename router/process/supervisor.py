@@ -28,15 +28,15 @@ import structlog
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
+from router.access.identity import require_loopback
+from router.access.tls import open_certificates
 from router.configs import database_config
-from router.identity import require_loopback
-from router.serverlock import server_lock
+from router.process.serverlock import server_lock
+from router.process.workers import WRONG_SETTINGS, Place
 from router.settings import BadSettings, load_settings
 from router.tasks import task_group
 from router.telemetry.exposition import open_metrics
 from router.telemetry.merge import counted, merged, parsed
-from router.tls import open_certificates
-from router.workers import WRONG_SETTINGS, Place
 from standard.database.pool import database_url
 from standard.domain.errors import Unavailable
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from router.serverlock import RunningServer
+    from router.process.serverlock import RunningServer
     from router.settings import Settings
 
 READY_SECONDS = 120.0
@@ -153,7 +153,7 @@ class Worker:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "router.workers",
+                "router.process.workers",
                 place.to_json(),
                 stdin=asyncio.subprocess.PIPE,
                 pass_fds=inherited,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from router.configs import database_config, embedding_config, llm_config
-from router.finding import Finding
-from router.serverlock import running_server
-from router.tables_doctor import examine_tables
+from router.doctor.finding import Finding
+from router.doctor.tables import examine_tables
+from router.process.serverlock import running_server
 from standard.corpus.collections import EmbedderIdentity
 from standard.database.embedded import programs
 from standard.database.migrate import MINIMUM_PGVECTOR, check_schema, parse_version, wall_problem
@@ -199,7 +199,7 @@ def _collection(row: tuple[Any, ...], embedder: Embedder | None) -> Finding:
 
 
 def _classifier(settings: Settings, embedder: Embedder | None) -> Finding:
-    from router.routing_models import ModelLoader
+    from router.routing.models import ModelLoader
 
     if embedder is None:
         return Finding("classifier", "warning", "not looked at: the embedder is missing")

@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from router.identity import Identity
+from router.access.identity import Identity
 from standard.database.pool import connection
 from standard.domain.errors import InvalidInput, NotFound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from router.share import AgenticShare
+from router.routing.share import AgenticShare
 
 if TYPE_CHECKING:
     from standard.domain.question import Route

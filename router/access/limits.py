@@ -5,8 +5,8 @@ begins with the first answer that is charged and ends 24 hours later. Tokens and
 so the answer that crosses a limit is still given and the next question is refused; they are counted call by call of the
 language model, so a run that fails or is cancelled is charged for what it used.
 
-Counts live in memory, each process its own, or in Redis, where all replicas share them (router.counts says what holds
-while it is away); calls at once are each process's own in any case.
+Counts live in memory, each process its own, or in Redis, where all replicas share them (router.access.counts says what
+holds while it is away); calls at once are each process's own in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from limits import RateLimitItemPerDay, RateLimitItemPerMinute
 
-from router.counts import Counts
+from router.access.counts import Counts
 from standard.domain.answer import Usage
 from standard.domain.errors import Overloaded
 

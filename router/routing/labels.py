@@ -1,9 +1,9 @@
 """Ended runs as labelled questions that `pointsman train` takes: what the journal and feedback say was needed.
 
 A question that needed the agentic route is complex, one that the standard route would have answered simple; see
-router.outcomes for the signs. A standard answer that nobody rated is no label: the router would learn to believe
-itself. Nor is a question that no route could answer, unless somebody named the right one. The same question with both
-labels, or one run with contradicting signs, is a conflict: shown, and left out.
+router.routing.outcomes for the signs. A standard answer that nobody rated is no label: the router would learn to
+believe itself. Nor is a question that no route could answer, unless somebody named the right one. The same question
+with both labels, or one run with contradicting signs, is a conflict: shown, and left out.
 
 Texts are used only while the setting `journal.questions` consents to keep them and only where it did when the question
 was asked. Labels written to a file are a copy: erasing a subject does not reach it, so make the file anew after that.
@@ -21,7 +21,7 @@ from classifier.language import reads_as_english
 from classifier.neutral import folded
 from router.asked import asked_text
 from router.journal.question import question_of
-from router.outcomes import needed_route, signs_of, verdict
+from router.routing.outcomes import needed_route, signs_of, verdict
 from standard.domain.answer import Outcome
 from standard.domain.errors import FailedPrecondition
 from standard.domain.question import Route
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from router.journal.codec import Consent
     from router.journal.finished import FinishedRun
-    from router.outcomes import Sign
+    from router.routing.outcomes import Sign
 
 MAX_LABELS = 100_000
 """Labelled questions that are kept at once; runs come newest first, so what does not fit is the oldest."""

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from router.certified import caller_named
-from router.identity import Identity
-from router.keys import key_id_of
+from router.access.certified import caller_named
+from router.access.identity import Identity
+from router.access.keys import key_id_of
 from standard.domain.errors import DatabaseUnavailable, Overloaded, PointsmanError, Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
-    from router.keys import StoredKey
-    from router.limits import TenantLimits
+    from router.access.keys import StoredKey
+    from router.access.limits import TenantLimits
 
 FRESH_SECONDS: Final = 2.0
 STALE_SECONDS: Final = 60.0

@@ -1,0 +1,1 @@
+"""Who may call, and how much: keys, certificates, tenants, limits, places."""
