@@ -8,17 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from router.answers import agentic_decision, dry_answer, less, whole_answer
-from router.asked import asked_text, embedded_text
-from router.decide import Circumstances, Signals, decide, lets_agentic
+from router.decide import Circumstances, decide, lets_agentic
 from router.describe import describe
-from router.followup import SESSION_TURNS, understood
-from router.journal.question import kept_question, learned, replies_of, turns_of
+from router.journal.question import kept_question, learned, replies_of
+from router.looking import Clockwork, FirstLook, first_look, styled
 from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
 from router.routing.outcomes import facts_of, verdict
@@ -26,7 +25,7 @@ from router.style import told_of
 from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard import spans
-from standard.domain.answer import Answer, Decision, Outcome, Timings, Usage
+from standard.domain.answer import Answer, Decision, Outcome, Usage
 from standard.domain.errors import (
     AlreadyExists,
     DatabaseUnavailable,
@@ -48,19 +47,13 @@ from standard.domain.question import Question, Route
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from router.decide import Policy
     from router.journal.store import BegunRun, StoredRun
-    from router.parts import GatewayParts, RoutingModels
-    from router.routing.first_look import EmbeddedParts
-    from router.routing.models import TextReading
+    from router.parts import GatewayParts
     from router.routing.sessions import Sessions
     from router.runs import LiveRun
     from standard.domain.event import Event, EventBody
     from standard.domain.outcome import RouteResult
-    from standard.domain.passage import SearchResult
 
 JOURNAL_SECONDS = 5.0
 """Longest wait for the journal at the end of a run."""
@@ -68,30 +61,6 @@ FOLLOW_SECONDS = 0.5
 """How often the journal is asked for news of a run that another worker has."""
 
 _log = structlog.get_logger("pointsman.run")
-
-
-@dataclass(slots=True)
-class Clockwork:
-    """Timings of a run while it is made; seconds, `started` on the performance counter."""
-
-    started: float
-    embed: float = 0.0
-    decide: float = 0.0
-    retrieve: float = 0.0
-    first_token: float = 0.0
-
-    def timings(self) -> Timings:
-        """The timings so far."""
-        return Timings(self.embed, self.decide, self.retrieve, self.first_token, time.perf_counter() - self.started)
-
-
-@dataclass(frozen=True, slots=True)
-class FirstLook:
-    """What is known when the route is chosen; `vector` is the question's embedding (d,)."""
-
-    vector: NDArray[np.float32]
-    first: SearchResult
-    signals: Signals
 
 
 class Execution:
@@ -106,7 +75,6 @@ class Execution:
         self._recorded = 0
         self._replies: list[str] = []
         self._looked: FirstLook | None = None
-        self._learned = False
         self._condensing = Usage()
         self._earlier = ""
 
@@ -134,7 +102,7 @@ class Execution:
 
         async def look() -> FirstLook | Exception:
             try:
-                return await self._look()
+                return await first_look(self._parts, self._question, self._clock)
             except Exception as error:  # noqa: BLE001 - raised by `_settle`, once it is clear whether it matters
                 return error
 
@@ -166,6 +134,8 @@ class Execution:
 
     async def _settle(self, begun: BegunRun, look: FirstLook | Exception | None) -> Aside | None:
         run = self._run
+        if isinstance(look, FirstLook):
+            self._note(look)
         while not begun.owner:
             if begun.body_hash != run.body_hash:
                 raise AlreadyExists(f"request_id {run.request_id!r} was used for another question")
@@ -187,14 +157,20 @@ class Execution:
         if answer is None:
             if isinstance(look, Exception):
                 raise look
-            look = look or await self._look()
+            if look is None:
+                look = await first_look(self._parts, self._question, self._clock)
+                self._note(look)
             held = self._run.held
-            values = learned(self._question)
-            if values and self._learned and held is not None and self._parts.journal.consent == "text":
+            values = learned(look.question)
+            if values and look.learned and held is not None and self._parts.journal.consent == "text":
                 await self._parts.journal.learn(held, values)
             answer = await self._answer(look)
         await self._end(answer)
         return self._aside(begun, answer)
+
+    def _note(self, look: FirstLook) -> None:
+        self._question = look.question
+        self._condensing = look.condensing
 
     def _aside(self, begun: BegunRun, answer: Answer) -> Aside | None:
         looked, question = self._looked, self._question
@@ -259,7 +235,7 @@ class Execution:
         if resume is None or decision is None:
             return None
         before = len(run.events)
-        await self._learn_style()
+        self._question = await styled(self._parts, self._question)
         try:
             result = await resume(self._question, emit=self._emit, replies=self._replies)
         except FailedPrecondition as error:
@@ -303,87 +279,6 @@ class Execution:
                         await journal.forget_state(run.tenant, run.request_id)
         except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden by this
             _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=repr(error))
-
-    async def _look(self) -> FirstLook:
-        parts, clock = self._parts, self._clock
-        models = parts.models()
-        question = await self._understand()
-        async with task_group() as group:
-            # Reading the text needs no retrieval: it goes on beside it.
-            reading = None if models is None else group.create_task(self._read(models))
-            at = time.perf_counter()
-            vector = await parts.embed(embedded_text(question))
-            now = time.perf_counter()
-            clock.embed = now - at
-            parts.metrics.embedded(clock.embed)
-            # Its parts need no retrieval either, and come after it so that the search does not wait for them.
-            embedding = None if models is None else group.create_task(self._embed_parts(models))
-            first = await parts.retriever.search(question.scope, asked_text(question), vector, k=question.top_k)
-            at = time.perf_counter()
-            clock.retrieve = at - now
-            parts.metrics.retrieved(first)
-            await self._learn_style()
-            signals = Signals()
-            if models is not None and reading is not None and embedding is not None:
-                with spans.span("pointsman.decide"):
-                    signals = await self._signals(models, await reading, vector, first, await embedding)
-        clock.decide = time.perf_counter() - at
-        return FirstLook(vector, first, signals)
-
-    async def _understand(self) -> Question:
-        """Read the question with what was said before: once, for all that comes after."""
-        question = self._question
-        if not question.history and question.session_id and self._parts.journal.consent == "text":
-            scope = question.scope
-            said = await self._parts.journal.session(
-                scope.tenant, question.session_id, question.request_id, SESSION_TURNS
-            )
-            turns = [turn for asked, answer in said for turn in turns_of(asked, answer, scope)]
-            question = replace(question, history=tuple(turns))
-        found = await understood(question, self._parts.llm)
-        self._learned = found.question is not self._question
-        self._condensing = found.usage
-        self._question = found.question
-        return found.question
-
-    async def _learn_style(self) -> None:
-        """How answers of the collection are written; it was looked up a moment ago, for the search."""
-        if self._parts.style is not None:
-            self._question = replace(self._question, style=await self._parts.style(self._question.scope))
-
-    async def _read(self, models: RoutingModels) -> TextReading | None:
-        try:
-            with spans.span("pointsman.classify", {"pointsman.model_version": models.version}):
-                return await models.read(self._question)
-        except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
-            _log.exception("the classifier failed; taking the safe route")
-        return None
-
-    async def _embed_parts(self, models: RoutingModels) -> EmbeddedParts | Exception | None:
-        """Embed the question's parts; what goes wrong is raised by `_signals`, which knows what follows from it."""
-        try:
-            return await models.embed_parts(self._question)
-        except Exception as error:  # noqa: BLE001 - as above
-            return error
-
-    async def _signals(
-        self,
-        models: RoutingModels,
-        reading: TextReading | None,
-        vector: NDArray[np.float32],
-        first: SearchResult,
-        embedded: EmbeddedParts | Exception | None,
-    ) -> Signals:
-        if reading is not None:
-            try:
-                if isinstance(embedded, Exception):
-                    raise embedded
-                return await models.signals(reading, vector, first, embedded)
-            except PointsmanError as error:
-                _log.warning("the classifier is away; taking the safe route", error=error.message)
-            except Exception:  # noqa: BLE001 - a broken classifier must never cost an answer
-                _log.exception("the classifier failed; taking the safe route")
-        return Signals(model_version=models.version)
 
     def _circumstances(self, policy: Policy) -> Circumstances:
         question = self._question

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from router.decide import Signals
     from router.journal.store import Journal
     from router.rollout.shadow import Shadow
-    from router.routing.first_look import EmbeddedParts
+    from router.routing.evidence import EmbeddedParts
     from router.routing.models import TextReading
     from router.routing.policy import PolicyStore
     from router.settings import Settings

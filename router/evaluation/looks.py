@@ -14,7 +14,7 @@ import numpy as np
 
 from classifier.neutral import neutral
 from classifier.surface import surface_features
-from router.routing.first_look import evidence_of, parts_of
+from router.routing.evidence import evidence_of, parts_of
 from standard.domain.passage import Scope
 
 if TYPE_CHECKING:

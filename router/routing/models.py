@@ -27,7 +27,7 @@ from classifier.surface import surface_features
 from classifier.text_model import TextModel, text_model_of
 from router.asked import asked_text
 from router.decide import Signals
-from router.routing.first_look import EmbeddedParts, evidence_of, parts_of
+from router.routing.evidence import EmbeddedParts, evidence_of, parts_of
 from standard.domain.errors import ClassifierUnavailable, Damaged, EmbedderUnavailable
 
 if TYPE_CHECKING:
