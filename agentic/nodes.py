@@ -16,7 +16,7 @@ from agentic.exploring import second_look
 from agentic.guards import steps
 from agentic.guards.chain import GUARDS, may_call, rule
 from agentic.guards.no_progress import gained
-from agentic.guards.unknown_references import known_text, unexplained
+from agentic.guards.unknown_references import known_text, missing, spellings, unexplained
 from agentic.guards.verdict import Allow, Refuse, Stop
 from agentic.library import execute
 from agentic.state import UNREADABLE, Ending, Evidence, Refusal, RunState
@@ -222,8 +222,8 @@ async def _look_up(state: RunState, proposal: Proposal, context: RunContext) -> 
         known = known_text(state)
         names = tuple(dict.fromkeys(name for query in queries for name in unexplained(query, known)))
         if names:
-            mentioned = await context.library.mentioned(context.scope, names)
-            unknown = tuple(name for name in names if name not in mentioned)
+            asked = [spelling for name in names for spelling in spellings(name)]
+            unknown = missing(names, await context.library.mentioned(context.scope, asked))
     return replace(proposal, vectors=vectors, unknown=unknown)
 
 

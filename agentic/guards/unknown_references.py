@@ -14,6 +14,8 @@ from agentic.coverage import word_set
 from agentic.guards.verdict import ALLOW, Refuse, Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from agentic.actions import Proposal
     from agentic.state import RunState
 
@@ -23,11 +25,12 @@ MAX_LOOKUPS = 8
 """References of one proposal that are looked up; further ones pass."""
 
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,80})[\"”“»]")
-_NUMBER = re.compile(r"(?<![\w.,])\d[\d.,]*(?:[-/]\d+)*(?![\w])")
-_CODE = re.compile(r"\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z0-9]+(?:[-_/][A-Za-z0-9]+)*\b|\b[A-Z]{2,}(?:-\w+)+\b")
-_NAME = re.compile(
-    r"\b[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'\-]*(?:\s+(?:(?:of|the|de|la|von|van|der|and|&)\s+)?[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'\-]*)*"
+_NUMBER = re.compile(r"(?<![\w.,])(?<!\w[-/_])\d[\d.,]*(?:[-/]\d+)*(?![\w])")
+_CODE = re.compile(
+    r"\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z0-9]+(?:[-_/][A-Za-z0-9]+)*\b|\b[A-Z]{2,}(?:-\w+)+\b"
+    r"|\b[A-Za-z]+[-_/]\d\w*(?:[-_/]\w+)*\b"
 )
+_NAME = re.compile(r"\b[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'\-]*(?:\s+(?:(?:of|the|de|la|von|van|der|&)\s+)?[A-ZÀ-ÖØ-ÞĀ-Ž][\w’'\-]*)*")
 _WORD = re.compile(r"\w+")
 
 # Words that start a question or are capitalised without naming anything.
@@ -85,6 +88,16 @@ def _explained(word: str, words: frozenset[str]) -> bool:
     if word in words or word in _NO_NAME or len(word) == 1:
         return True
     return any(form in words for form in (word + "s", word.removesuffix("s"), word.removesuffix("es")))
+
+
+def spellings(reference: str) -> tuple[str, ...]:
+    """How a text search may hold a reference: "2408" also as in "P-2408", where it is read as a negative number."""
+    return (reference, f"-{reference}") if reference.isdecimal() else (reference,)
+
+
+def missing(references: Sequence[str], mentioned: Container[str]) -> tuple[str, ...]:
+    """The references that the collection mentions in none of their spellings."""
+    return tuple(name for name in references if not any(spelling in mentioned for spelling in spellings(name)))
 
 
 def check(state: RunState, proposal: Proposal) -> Verdict:

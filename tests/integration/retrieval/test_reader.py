@@ -7,6 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from pgvector import HalfVector
 
+from agentic.guards import unknown_references
 from agentic.library import Library
 from standard.database.pool import Pool
 from standard.domain.errors import NotFound
@@ -214,6 +215,13 @@ async def test_names_are_mentioned_where_all_their_words_stand_in_one_passage(po
     found = await reader(pool).mentioned(Scope(), names)
     assert found == {"Sunniva Blake", "William Sunniva", "of the", "leads\x00"}
     assert await reader(pool).mentioned(Scope(), []) == frozenset()
+
+
+async def test_a_code_is_mentioned_whole_and_by_its_number_alone(pool: Pool) -> None:
+    await add_collection(pool, [row("a", "P-2408 is opened for the pier."), row("b", "The report INC-2024-003.")])
+    asked = ["P-2408", "INC-2024-003", "2408", "2409", "INC-2024-004"]
+    found = await reader(pool).mentioned(Scope(), [one for name in asked for one in unknown_references.spellings(name)])
+    assert unknown_references.missing(asked, found) == ("2409", "INC-2024-004")
 
 
 async def test_an_empty_collection_has_nothing_for_any_tool(pool: Pool) -> None:

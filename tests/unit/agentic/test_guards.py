@@ -310,6 +310,10 @@ def test_plans_are_few() -> None:
         ("Who is Captain Nemo?", ("Captain Nemo",)),
         ("the report “Blue Tides” of 2021", ("Blue Tides", "2021")),
         ("POL-017 and form B12", ("POL-017", "B12")),
+        ("who leads project P-2408", ("P-2408",)),
+        ("costs of INC-2024-003 and Covid-19", ("INC-2024-003", "Covid-19")),
+        ("how do Kittiwake and Razorbill compare", ("Kittiwake", "Razorbill")),
+        ("seasons 2019-2020 or 24/7", ("2019-2020", "24/7")),
         ("what is the refund policy", ()),
         ("Which ferry sails on Monday", ()),
         ("top 5 ferries", ()),
@@ -317,8 +321,7 @@ def test_plans_are_few() -> None:
 )
 def test_references_are_names_numbers_codes_and_quotes(query: str, expected: tuple[str, ...]) -> None:
     found = unknown_references.references(query)
-    assert set(expected) == set(found) - {"017"} or set(expected) <= set(found)
-    assert bool(expected) == bool(found)
+    assert found == expected
 
 
 def test_references_of_question_history_and_passages_are_known() -> None:
