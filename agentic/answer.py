@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from agentic.critique import Withheld, emit_whole, without
+from agentic.critique import Withheld, emit_whole, reviewed
 from agentic.guards.chain import may_call
 from agentic.guards.verdict import ALLOW, Stop, Verdict
 from agentic.state import UNREADABLE, Fact
@@ -78,10 +79,15 @@ class AnswerWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MoreNeeded:
-    """Instead of an answer: its draft was of no use without one more search. `usage` is what draft and review cost."""
+    """Instead of an answer: its draft was of no use without one more search. `usage` is what draft and review cost.
+
+    `relevant` and `beside` number the sources that the review found to the point and beside it.
+    """
 
     query: str
     usage: Usage
+    relevant: frozenset[int] = frozenset()
+    beside: frozenset[int] = frozenset()
 
 
 async def write_answer(
@@ -122,7 +128,11 @@ async def write_answer(
         else:
             if isinstance(drafted, MoreNeeded):
                 return drafted
-            result = drafted
+            result, whole = drafted
+            if whole and ending is not None and newer_than_judged(state):
+                # No judge saw what was found last; the review did, and misses nothing.
+                settled = StopReason.SUFFICIENT if reason is StopReason.NO_PROGRESS else reason
+                state, reason = replace(state, ending=replace(ending, belief="sufficient")), settled
     if result is None:
         result = await writer.extract(request, emit)
     if model_away:
@@ -132,32 +142,41 @@ async def write_answer(
 
 async def _generate(
     state: RunState, writer: AnswerWriter, request: AnswerRequest, emit: Emit, critic: Critic | None
-) -> RouteResult | MoreNeeded:
-    """Let the model write; with a critic, hold the draft back until it was reviewed."""
+) -> tuple[RouteResult, bool] | MoreNeeded:
+    """Let the model write; with a critic, hold the draft back until it was reviewed: did that miss nothing?"""
     if critic is None:
-        return await writer.generate(request, emit)
+        return await writer.generate(request, emit), False
+    whole = False
+    clock = asyncio.get_running_loop().time
+    began = clock()
     draft = await writer.generate(request, Withheld(emit))
-    after = state.spend(draft.usage)
-    if draft.outcome is not Outcome.UNANSWERABLE and not isinstance(may_review(after), Stop):
+    took = clock() - began
+    after = replace(
+        state.spend(draft.usage),
+        elapsed_seconds=state.elapsed_seconds + took,
+        remaining_seconds=state.remaining_seconds - took,
+    )
+    if draft.text and draft.outcome is not Outcome.UNANSWERABLE and not isinstance(may_review(after), Stop):
         try:
-            review = await critic.review(after, draft)
-        except (LlmUnavailable, UnreadableOutput) as error:
+            # A draft that was not checked in time is worth more than a call that ends with nothing.
+            async with asyncio.timeout(after.remaining_seconds):
+                review = await critic.review(after, request, draft)
+        except (LlmUnavailable, UnreadableOutput, TimeoutError) as error:
             spent = error.usage if isinstance(error, UnreadableOutput) else Usage()
             draft = replace(draft, usage=draft.usage + spent, notices=(*draft.notices, NOT_CHECKED))
         else:
             usage = draft.usage + review.usage
             another = review.query and state.reviewed is None and state.steps_left
-            if another and not isinstance(may_call(state.spend(usage)), Stop):
-                return MoreNeeded(review.query, usage)
-            draft = replace(without(draft, review.unsupported), usage=usage)
-            if not draft.text:
-                draft = replace(draft, text=NO_ANSWER_FOUND, citations=(), outcome=Outcome.UNANSWERABLE)
+            if another and not isinstance(may_call(after.spend(review.usage)), Stop):
+                return MoreNeeded(review.query, usage, review.relevant, review.beside)
+            draft = replace(reviewed(draft, review), usage=usage)
+            whole = review.useful
     try:
         await emit_whole(draft, emit)
     except Blocked:  # what draft and review cost stands
         blocked = StopReason.OUTPUT_BLOCKED
-        return replace(draft, text="", citations=(), outcome=Outcome.BLOCKED, stop_reason=blocked)
-    return draft
+        return replace(draft, text="", citations=(), outcome=Outcome.BLOCKED, stop_reason=blocked), False
+    return draft, whole
 
 
 def may_review(state: RunState) -> Verdict:
@@ -192,7 +211,7 @@ def answer_request(state: RunState) -> AnswerRequest:
     if judgement is not None and judgement.by == "llm":
         facts += judgement.known if not state.branch_results else ()  # what is known of a plan are its results
         contradictions += judgement.contradictions
-        gaps += judgement.missing if not gaps else ()
+        gaps += judgement.missing if not gaps and not newer_than_judged(state) else ()
     facts += [
         Fact(f"{result.question} -> {result.answer}", result.refs)
         for result in state.branch_results
@@ -211,6 +230,12 @@ def answer_request(state: RunState) -> AnswerRequest:
         timeout_seconds=max(0.0, min(state.settings.answer_seconds, state.remaining_seconds)),
         term_idf=dict(state.term_idf),
     )
+
+
+def newer_than_judged(state: RunState) -> bool:
+    """Was anything found since the evidence was last judged? What was missing then need not be missing any more."""
+    judged = state.last_judgement.step if state.last_judgement is not None else 0
+    return any(query.step > judged and query.new for query in state.queries)
 
 
 def _told(result: BranchResult, facts: list[Fact]) -> bool:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
 
+    from agentic.answer import MoreNeeded
+    from agentic.state import Held
     from standard.spans import Span
 
 
@@ -98,8 +100,22 @@ async def _answer(state: Channels, *, runtime: Runtime[RunContext]) -> Command[s
     if isinstance(written, RouteResult):
         return Command(update={"result": written}, goto=END)
     search = Search(written.query, reason="the draft lacks this")
-    again = replace(run.spend(written.usage), proposal=Proposal(search), reviewed=run.ending, ending=None)
+    held = tuple(_as_reviewed(item, written) for item in run.evidence.held)
+    again = replace(
+        run.spend(written.usage),
+        evidence=Evidence(held),
+        proposal=Proposal(search),
+        reviewed=run.ending,
+        ending=None,
+    )
     return Command(update=_split(again, state), goto="guard")
+
+
+def _as_reviewed(held: Held, written: MoreNeeded) -> Held:
+    """A source with what the review of the draft said of it."""
+    if held.ref in written.relevant:
+        return replace(held, relevant=True)
+    return replace(held, relevant=False) if held.ref in written.beside else held
 
 
 # ---------------------------------------------------------------------------------------------------------------- edges

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic.critique import DROPPED, emit_whole, without
+from agentic.critique import DROPPED, claim_spans, emit_whole, without
 from standard.domain.answer import AnswerSource, Citation, Outcome, StopReason
 from standard.domain.event import CitationMade, EventBody, TokenEmitted
 from standard.domain.outcome import RouteResult
@@ -54,3 +54,31 @@ async def test_a_withheld_answer_is_emitted_whole_with_citations_behind_their_te
             shown += len(event.text)
         elif isinstance(event, CitationMade):
             assert event.citation.answer_end <= shown
+
+
+def claims(text: str, *cited: str) -> list[str]:
+    """The claims of a text in which these stretches are cited."""
+    citations = tuple(cite(text.index(part), text.index(part) + len(part)) for part in cited)
+    made = RouteResult(text, AnswerSource.GENERATED, Outcome.ANSWERED, StopReason.SUFFICIENT, citations)
+    return [text[slice(*span)] for span in claim_spans(made)]
+
+
+def test_a_cited_number_is_a_claim_of_its_own() -> None:
+    text = "38. She is the relief ship."
+    assert claims(text) == [text]
+    assert claims(text, "38") == ["38.", "She is the relief ship."]
+
+
+def test_what_is_cited_within_a_sentence_does_not_split_it() -> None:
+    text = "Anna Berg, the captain, was born in 1970."
+    assert claims(text, "Anna Berg", "Anna Berg, the captain, was born in 1970") == [text]
+
+
+@given(st.text(alphabet="ab1. \n!?)", max_size=60), st.sets(st.integers(0, 60), max_size=6))
+def test_claims_hold_every_sign_once(text: str, ends: set[int]) -> None:
+    citations = tuple(cite(0, end) for end in ends if end <= len(text))
+    made = RouteResult(text, AnswerSource.GENERATED, Outcome.ANSWERED, StopReason.SUFFICIENT, citations)
+    spans = claim_spans(made)
+    assert "".join("".join(text[slice(*span)].split()) for span in spans) == "".join(text.split())
+    assert all(start < end for start, end in spans)
+    assert spans == sorted(spans)
