@@ -24,6 +24,7 @@ from agentic.structured import UnreadableOutput
 from standard.domain.answer import StopReason, Usage
 from standard.domain.errors import LlmUnavailable, Unavailable
 from standard.domain.event import ClarificationAsked, ContextCompressed, Degraded, GuardTripped
+from standard.tasks import first_error
 
 if TYPE_CHECKING:
     from agentic.context import RunContext
@@ -182,7 +183,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
         matched, rest = group.split(Unavailable)
         if matched is None or rest is not None:
             raise
-        return await _dependency_away(state, context, _first(matched))
+        return await _dependency_away(state, context, first_error(matched))
     except Unavailable as error:
         return await _dependency_away(state, context, error)
     after = replace(
@@ -304,12 +305,3 @@ async def _dependency_away(state: RunState, context: RunContext, error: Unavaila
     await context.tell(state, Degraded(error.dependency, notice))
     ended = state.end(Ending(StopReason.NO_PROGRESS, _belief(state), notice))
     return replace(ended, proposal=None, notices=(*state.notices, notice))
-
-
-def _first(group: ExceptionGroup[Unavailable]) -> Unavailable:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if not isinstance(error, Unavailable):
-        raise TypeError(f"expected Unavailable, got {type(error).__name__}")
-    return error

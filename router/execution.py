@@ -22,7 +22,6 @@ from router.rollout.place import canary_place
 from router.rollout.shadow import Aside, wants_aside
 from router.routing.outcomes import facts_of, verdict
 from router.style import told_of
-from router.tasks import task_group
 from router.telemetry.events import count_event
 from standard import spans
 from standard.domain.answer import Answer, Decision, Outcome, Usage
@@ -43,6 +42,7 @@ from standard.domain.event import (
     TokenEmitted,
 )
 from standard.domain.question import Question, Route
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,6 @@ from router.journal.question import may_see, question_of, replies_of
 from router.routing.outcomes import Feedback, verdict_of_feedback
 from router.routing.sessions import Sessions
 from router.runs import LiveRun, RunRegistry
-from router.tasks import task_group
 from router.telemetry.calls import answered, named, new_request_id
 from standard import semconv
 from standard.domain.errors import (
@@ -39,6 +38,7 @@ from standard.domain.errors import (
 from standard.domain.event import Completed, Event
 from standard.retrieval.pin import pin_generations
 from standard.spans import span
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

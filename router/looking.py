@@ -15,10 +15,10 @@ from router.asked import asked_text, embedded_text
 from router.decide import Signals
 from router.followup import SESSION_TURNS, understood
 from router.journal.question import turns_of
-from router.tasks import task_group
 from standard import spans
 from standard.domain.answer import Timings, Usage
 from standard.domain.errors import PointsmanError
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     import numpy as np

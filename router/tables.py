@@ -10,7 +10,6 @@ import structlog
 
 from router.configs import database_config, embedder_config, retrieval_settings
 from router.settings import BadSettings
-from router.tasks import task_group
 from standard.corpus.paging import check_page_size, read_token, write_token
 from standard.corpus.style import answer_style
 from standard.database.pool import make_pool
@@ -23,6 +22,7 @@ from standard.foreign.mapping import TableMapping, identifier, parse_field, with
 from standard.foreign.retriever import ForeignRetriever, TableEmbedder
 from standard.sandbox.policy import POLICIES, ScanCache, policed
 from standard.sandbox.scan import scan_chunk, shipped_scanner
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

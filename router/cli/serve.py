@@ -11,7 +11,7 @@ import uvloop
 
 from router.cli.output import diagnostics
 from router.settings import Settings, load_settings
-from router.tasks import task_group
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from router.grpc.validate import answer_deadline, collection_name, question_text, to_filter, to_question, to_top_k
 from router.http.errors import to_problem
 from router.http.wire import ClientGone, while_present
-from router.tasks import task_group
 from standard.domain.errors import DeadlineExceeded, FailedPrecondition
 from standard.domain.event import Completed
 from standard.domain.passage import Scope
 from standard.screening import presentable
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from router.settings import BadSettings
-from router.tasks import task_group
 from standard.domain.answer import Outcome
 from standard.domain.errors import PointsmanError
 from standard.domain.passage import Scope
 from standard.domain.question import Budget, Question
 from standard.domain.text import UntrustedText
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

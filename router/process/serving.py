@@ -21,12 +21,12 @@ from router.grpc.gateway_service import GatewayService
 from router.grpc.server import open_server
 from router.process.canary import read_golden, watching
 from router.process.serverlock import RunningServer, server_lock
-from router.tasks import task_group
 from router.telemetry.exposition import open_metrics
 from router.telemetry.metrics import Metrics
 from standard.corpus.ingest import IngestReport
 from standard.corpus.reembed.worker import Reembedder
 from standard.domain.errors import PointsmanError
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

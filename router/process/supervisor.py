@@ -34,11 +34,11 @@ from router.configs import database_config
 from router.process.serverlock import server_lock
 from router.process.workers import WRONG_SETTINGS, Place
 from router.settings import BadSettings, load_settings
-from router.tasks import task_group
 from router.telemetry.exposition import open_metrics
 from router.telemetry.merge import counted, merged, parsed
 from standard.database.pool import database_url
 from standard.domain.errors import Unavailable
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -7,7 +7,6 @@ that what a layer computes stays in the processor's cache: 32 long passages in o
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from standard.embedding.protocol import (
     normalised,
 )
 from standard.embedding.workers import Workers
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -108,12 +108,9 @@ class BuiltinEmbedder:
                 sentences[row] = sentence_means(tokens[1 : length - 1], encoding.offsets[1:-1], spans, vectors[row])
 
         work = iter(groups([len(encoding) for encoding in encodings], _PASS_TOKENS))
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._ingest_threads):
-                    tasks.create_task(self._work_off(work, encode))
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+        async with task_group() as tasks:
+            for _ in range(self._ingest_threads):
+                tasks.create_task(self._work_off(work, encode))
         return PassageVectors(normalised(vectors), tuple(sentences))
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from standard.embedding.longtext import pieces, weighted_means
 from standard.embedding.protocol import checked_query, encodable, normalised
 from standard.embedding.separate import embed_separately
 from standard.llm.tokens import estimate_tokens
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,11 +156,8 @@ class EndpointEmbedder:
             async with self._ingest_calls:
                 return await self._call(part)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(call(part)) for part in _split(texts, self.count_tokens(texts))]
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from failed
+        async with task_group() as group:
+            tasks = [group.create_task(call(part)) for part in _split(texts, self.count_tokens(texts))]
         return np.concatenate([task.result() for task in tasks])
 
     async def _call(self, texts: list[str]) -> NDArray[np.float32]:

@@ -1,13 +1,11 @@
-"""Run coroutines at once and fail as one of them does, not as a group.
-
-asyncio.TaskGroup wraps what went wrong in an ExceptionGroup; callers of a retriever expect NotFound or
-DatabaseUnavailable themselves.
-"""
+"""Run coroutines at once and fail as one of them does, not as a group: what callers of a retriever expect."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
+
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -23,11 +21,8 @@ Third = TypeVar("Third")
 
 async def all_of(work: Sequence[Coroutine[object, object, Result]]) -> list[Result]:
     """Await all and return their results in order; on the first failure cancel the others and raise it."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(item) for item in work]
-    except BaseExceptionGroup as failed:
-        raise _first(failed) from failed
+    async with task_group() as group:
+        tasks = [group.create_task(item) for item in work]
     return [task.result() for task in tasks]
 
 
@@ -58,16 +53,6 @@ async def three_of(
     third: Coroutine[object, object, Third],
 ) -> tuple[First, Second, Third]:
     """As `all_of`, for three results of different types."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = (group.create_task(first), group.create_task(second), group.create_task(third))
-    except BaseExceptionGroup as failed:
-        raise _first(failed) from failed
+    async with task_group() as group:
+        tasks = (group.create_task(first), group.create_task(second), group.create_task(third))
     return tasks[0].result(), tasks[1].result(), tasks[2].result()
-
-
-def _first(failed: BaseExceptionGroup[BaseException]) -> BaseException:
-    problem: BaseException = failed
-    while isinstance(problem, BaseExceptionGroup):
-        problem = problem.exceptions[0]
-    return problem

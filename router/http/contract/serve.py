@@ -24,10 +24,10 @@ from router.http.contract.frames import (
 )
 from router.http.contract.template import Values, render, render_text
 from router.http.wire import JSON, to_json_bytes, while_present
-from router.tasks import task_group
 from router.unicode import encodable
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.screening import presentable
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

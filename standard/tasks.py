@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+Failure = TypeVar("Failure", bound=BaseException)
 
 
 @asynccontextmanager
@@ -26,17 +28,18 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
         raise first_error(errors) from None
 
 
-def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[Failure]) -> Failure:
     """The one error of a group that a caller should see: ours before others, cancellations last."""
-    flat: list[BaseException] = []
+    flat: list[Failure] = []
 
-    def collect(error: BaseException) -> None:
-        if isinstance(error, BaseExceptionGroup):
-            for inner in error.exceptions:
-                collect(inner)
-        else:
-            flat.append(error)
+    def collect(within: BaseExceptionGroup[Failure]) -> None:
+        for error in within.exceptions:
+            if isinstance(error, BaseExceptionGroup):
+                collect(cast("BaseExceptionGroup[Failure]", error))
+            else:
+                flat.append(error)
 
     collect(group)
-    flat.sort(key=lambda error: (not isinstance(error, PointsmanError), isinstance(error, asyncio.CancelledError)))
-    return flat[0]
+    return min(
+        flat, key=lambda error: (not isinstance(error, PointsmanError), isinstance(error, asyncio.CancelledError))
+    )
