@@ -109,14 +109,19 @@ class Counts:
         return (stats or await self._own.by(item).get_window_stats(item, *names)).reset_time
 
     async def _bring(self, item: RateLimitItem, amount: int, *names: str) -> None:
-        """Charge the shared store, with what is owed to it; what it does not take is owed."""
+        """Charge the shared store, with what is owed to it; what it does not take, or may not have taken, is owed."""
         owed, now = self._owed.pop(names, None), time.monotonic()
         until = now + item.get_expiry()
         if owed is not None and owed.until > now:
             amount, until = amount + owed.amount, owed.until
-        if amount and await self._shared_says(lambda store: store.by(item).hit(item, *names, cost=amount)) is None:
-            since = self._owed.setdefault(names, _Owed(0, until))
-            since.amount += amount
+        if not amount:
+            return
+        taken = False
+        try:
+            taken = await self._shared_says(lambda store: store.by(item).hit(item, *names, cost=amount)) is not None
+        finally:  # a caller who leaves takes with it no debt of others
+            if not taken:
+                self._owed.setdefault(names, _Owed(0, until)).amount += amount
 
     async def _shared_says(self, ask: Callable[[_Store], Awaitable[_Said]], *, always: bool = False) -> _Said | None:
         """The shared store's answer; None where there is no such store, or it is away."""

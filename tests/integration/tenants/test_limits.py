@@ -219,6 +219,28 @@ async def test_redis_counts_again_once_it_is_back_and_learns_what_was_charged_me
         await there.close()
 
 
+async def test_a_caller_who_leaves_while_debts_are_brought_to_redis_leaves_them_owed(tmp_path: Path) -> None:
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url, tokens_per_day=100)
+        there = limits(redis.url, tokens_per_day=100)
+        redis.pause()
+        await here.charge("acme", Usage(input_tokens=110))
+        await asyncio.sleep(AGAIN_SECONDS)
+        asking = asyncio.create_task(here.check_spending("acme"))
+        await asyncio.sleep(STORE_SECONDS / 5)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert asking.cancelled()
+        redis.resume()
+        await asyncio.sleep(AGAIN_SECONDS)
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await here.check_spending("acme")
+        with pytest.raises(Overloaded, match="tokens of the day"):
+            await there.check_spending("acme")
+        await here.close()
+        await there.close()
+
+
 async def test_calls_that_wait_for_a_redis_that_hangs_wait_together(tmp_path: Path) -> None:
     loop = asyncio.get_running_loop()
     async with redis_server(tmp_path) as redis:
