@@ -81,6 +81,7 @@ class Embedders:
                 try:
                     embedder = await stack.enter_async_context(open_embedder(self._configure(spec)))
                 except PointsmanError as error:
+                    self._failed = {known: kept for known, kept in self._failed.items() if kept[1] > now}
                     self._failed[spec] = (error, now + FAILED_SECONDS)
                     raise
                 self._failed.pop(spec, None)

@@ -34,7 +34,8 @@ from standard.corpus.write import (
     ChunkRow,
     Counts,
     add_counts,
-    hold_generations,
+    generations_of,
+    hold_active,
     put_chunks,
     put_documents,
     remove_chunks,
@@ -485,10 +486,10 @@ async def _write_documents(pool: Pool, collection_id: int, batch: _Batch, run: _
     added = replaced = passages = 0
     async with transaction(pool) as conn:
         await limit_statements(conn, _WRITE_SECONDS)
-        generations = await hold_generations(conn, collection_id)
-        if generations.active != collection.generation_id:
+        active = await hold_active(conn, collection_id)
+        if active != collection.generation_id:
             return False
-        changes = {generation: Counts() for generation in sorted((generations.active, *generations.others))}
+        changes = {active: Counts()}
         keys: dict[str, int] = {}
         while received is not None:
             items, vectors = received.items, received.vectors
@@ -498,22 +499,21 @@ async def _write_documents(pool: Pool, collection_id: int, batch: _Batch, run: _
             )
             old = [keys[item.document_id] for item in begun if item.replaces]
             if old:
-                for generation in changes:
-                    changes[generation] += -await remove_chunks(conn, generation, old)
+                for generation in await generations_of(conn, collection_id):
+                    removed = await remove_chunks(conn, generation, old)
+                    changes[generation] = changes.get(generation, Counts()) + -removed
             rows = [
                 ChunkRow(keys[item.document_id], item.chunk, item.verdict, vector, sentences)
                 for item, vector, sentences in zip(items, vectors.vectors, vectors.sentence_vectors, strict=True)
             ]
-            changes[generations.active] += await put_chunks(
-                conn, collection.generation_id, collection.text_config, rows
-            )
+            changes[active] += await put_chunks(conn, active, collection.text_config, rows)
             replaced += len(old)
             added += len(begun) - len(old)
             passages += len(rows)
             if items[-1].last:
                 break
             received = await batches.get()
-        for generation, change in changes.items():
+        for generation, change in sorted(changes.items()):
             await add_counts(conn, generation, change)
     run.added += added
     run.replaced += replaced

@@ -98,30 +98,33 @@ async def put_documents(
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
-@dataclass(frozen=True, slots=True)
-class Generations:
-    """The generations of a collection while a transaction writes to it: the one that answers, and the others."""
-
-    active: int
-    others: tuple[int, ...] = ()
-
-
-async def hold_generations(conn: Connection, collection_id: int) -> Generations:
+async def hold_active(conn: Connection, collection_id: int) -> int:
     """Tell which generation answers; no other one takes its place before the transaction ends.
 
     Call before the first row is locked. Raises NotFound where the collection is gone.
     """
     await conn.execute("select pg_advisory_xact_lock_shared(%s, %s)", [SWITCHING, collection_id % 2**31])
     cursor = await conn.execute(
-        "select c.active_generation, array_agg(g.generation_id order by g.generation_id)"
-        " from collection c join generation g using (collection_id) where collection_id = %s group by 1",
+        "select active_generation from collection where collection_id = %s and active_generation is not null",
         [collection_id],
     )
     row = await cursor.fetchone()
     if row is None:
         raise NotFound("the collection was deleted meanwhile")
-    active, generations = row
-    return Generations(active, tuple(each for each in generations if each != active))
+    return int(row[0])
+
+
+async def generations_of(conn: Connection, collection_id: int) -> list[int]:
+    """The generations of a collection, in the order in which their counters are locked; none is dropped meanwhile.
+
+    Ask once the rows of the documents are locked: a generation that is begun later sees them as they will be, one that
+    was begun before may hold chunks of what they were.
+    """
+    cursor = await conn.execute(
+        "select generation_id from generation where collection_id = %s order by generation_id for key share",
+        [collection_id],
+    )
+    return [row[0] for row in await cursor.fetchall()]
 
 
 async def put_chunks(conn: Connection, generation: int, text_config: str, rows: Sequence[ChunkRow]) -> Counts:
@@ -255,10 +258,8 @@ async def remove_documents(conn: Connection, collection_id: int, document_keys: 
     """Delete documents and all that was made of them, in every generation. Their rows are locked by the caller."""
     if not document_keys:
         return
-    cursor = await conn.execute(
-        "select generation_id from generation where collection_id = %s order by generation_id", [collection_id]
-    )
-    changes = [(row[0], await remove_chunks(conn, row[0], document_keys)) for row in await cursor.fetchall()]
+    generations = await generations_of(conn, collection_id)
+    changes = [(each, await remove_chunks(conn, each, document_keys)) for each in generations]
     await conn.execute("delete from document where document_key = any(%s)", [list(document_keys)])
     for generation, removed in changes:
         await add_counts(conn, generation, -removed)

@@ -22,8 +22,8 @@ from standard.corpus.reembed.state import get_reembedding, note_change
 from standard.corpus.rescan import rescan
 from standard.corpus.scan import Scan
 from standard.corpus.write import SWITCHING
-from standard.database.pool import connection, the_row, translated_errors
-from standard.domain.errors import FailedPrecondition, NotFound, Overloaded
+from standard.database.pool import connection, translated_errors
+from standard.domain.errors import FailedPrecondition, NotFound, Overloaded, PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -184,7 +184,8 @@ async def _flip(
         " attempts = 0, attempt_at = now(), updated_at = now() where collection_id = %s and state = %s returning 1",
         ["switched" if action == "switch" else "ready", action == "switch", change.collection_id, change.state],
     )
-    await the_row(cursor)
+    if await cursor.fetchone() is None:
+        raise Overloaded(f"the change of {change.name!r} went on meanwhile; look at it again")
     await conn.execute(
         "update generation set state = case when generation_id = %s then 'active' else 'retired' end"
         " where generation_id in (%s, %s)",
@@ -223,8 +224,7 @@ async def cancel(pool: Pool, tenant: str, name: str, *, by: str) -> Reembedding:
 
 async def _drop(pool: Pool, change: Reembedding, action: Literal["finish", "cancel"], by: str) -> None:
     # whoever is at it stops, and leaves go of the partitions
-    async with connection(pool) as conn:
-        await conn.execute("update reembedding set cancelled = true where collection_id = %s", [change.collection_id])
+    await _stop(pool, change, stopped=True)
 
     async def chosen(conn: Connection) -> Sequence[int]:
         cursor = await conn.execute(
@@ -238,5 +238,18 @@ async def _drop(pool: Pool, change: Reembedding, action: Literal["finish", "canc
         await note_change(conn, change.tenant, change.name, action, *ids, by)
         return [change.behind.generation_id]
 
-    with translated_errors():
-        await drop_generations(pool, change.name, chosen)
+    try:
+        with translated_errors():
+            await drop_generations(pool, change.name, chosen)
+    except PointsmanError:  # it is there yet, and has to go on
+        await _stop(pool, change, stopped=False)
+        raise
+
+
+async def _stop(pool: Pool, change: Reembedding, *, stopped: bool) -> None:
+    """Tell whoever works at this change, and at no later one, to stop or to go on."""
+    async with connection(pool) as conn:
+        await conn.execute(
+            "update reembedding set cancelled = %s where collection_id = %s and generation_id = %s",
+            [stopped, change.collection_id, change.new.generation_id],
+        )

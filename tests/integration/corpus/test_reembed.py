@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from standard.corpus import collections
 from standard.corpus.collections import EmbedderSpec, collection_at, delete_collection, set_scan_policy
 from standard.corpus.document import SourceDocument
 from standard.corpus.documents import delete_documents
@@ -29,7 +30,8 @@ from standard.corpus.reembed.switch import cancel, finish, roll_back, switch
 from standard.corpus.reembed.worker import Reembedder
 from standard.corpus.rescan import count_verdicts
 from standard.corpus.scan import ScanVerdict
-from standard.domain.errors import EmbedderUnavailable, FailedPrecondition, InvalidInput, NotFound
+from standard.corpus.write import put_documents
+from standard.domain.errors import DatabaseUnavailable, EmbedderUnavailable, FailedPrecondition, InvalidInput, NotFound
 from standard.domain.passage import Scope
 from standard.retrieval.pin import pin_generations
 from standard.retrieval.reader import CorpusReader
@@ -40,13 +42,13 @@ from tests.support.two_embedders import DIMENSIONS, both, endpoint, no_scan, ret
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from standard.corpus.collections import Collection
     from standard.corpus.embedders import Embedders
     from standard.corpus.reembed.state import Reembedding
     from standard.corpus.scan import Scan
-    from standard.database.pool import Pool
+    from standard.database.pool import Connection, Pool
     from standard.domain.passage import SearchResult
     from standard.embedding.protocol import Embedder
 
@@ -398,6 +400,41 @@ async def test_a_change_is_cancelled_at_any_point_and_leaves_nothing(
             await cancel(pool, "default", "default", by="tests")
         await delete_collection(pool, "default", "default")
         assert await partitions(pool) == 0
+
+
+async def test_a_change_that_could_not_be_cancelled_goes_on(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    await fill(pool, HashingEmbedder(), documents(3))
+    monkeypatch.setattr(collections, "_DROP_ATTEMPTS", 1)
+    async with second_server() as server, both() as embedders:
+        change = await started(pool, embedders, server.base_url)
+        async with pool.connection() as reader, reader.transaction():
+            await reader.execute("select count(*) from chunk")  # what reads it keeps it from being dropped
+            with pytest.raises(DatabaseUnavailable, match="too busy"):
+                await cancel(pool, "default", "default", by="tests")
+        await Reembedder(pool, embedders, no_scan).bring_up_to_date(change.collection_id)
+        assert (await get_reembedding(pool, "default", "default")).state == "ready"
+
+
+async def test_what_is_replaced_while_a_change_begins_is_in_it_as_it_is_now(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(pool, HashingEmbedder(), documents(3))
+    async with second_server() as server, both() as embedders:
+
+        async def put_late(conn: Connection, owner: int, given: Sequence[tuple[SourceDocument, str]]) -> dict[str, int]:
+            await made_ready(pool, embedders, server.base_url)  # after the writer began, before it locked anything
+            return await put_documents(conn, owner, given)
+
+        monkeypatch.setattr("standard.corpus.ingest.put_documents", put_late)
+        await fill(pool, HashingEmbedder(), [document(1, edition=2)])
+        change = await get_reembedding(pool, "default", "default")
+        assert await count_lacking(pool, change.collection_id, change.new.generation_id) == 1
+        await switched(pool, embedders)
+        text = "edition2"
+        vector = (await embedders.own.embed_queries([text]))[0]
+        best = (await retriever(pool, embedders).search(Scope(), text, vector, k=1)).passages[0].passage
+        assert (best.document_id, text in best.text.raw) == ("doc-001", True)
+        await assert_consistent(pool)
 
 
 async def test_only_one_change_at_a_time_and_the_same_one_goes_on(pool: Pool) -> None:
