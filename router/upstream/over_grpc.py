@@ -7,6 +7,7 @@ second one of a unary method, tells nobody what was wrong.
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 import grpc
@@ -89,8 +90,10 @@ class GrpcEndpoint:
             described = await self._description(metadata)
             body = described.encode(render(self._method.template, values))
             with called(*self._span) as opened:
-                async for piece in self._read(described, body, [*metadata, *opened.headers().items()]):
-                    yield piece
+                headers = [*metadata, *opened.headers().items()]
+                async with aclosing(self._read(described, body, headers)) as pieces:
+                    async for piece in pieces:
+                        yield piece
         except NotDescribed:
             raise
         except Malformed:
