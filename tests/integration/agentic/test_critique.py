@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -257,11 +258,22 @@ async def test_a_review_that_takes_too_long_leaves_the_draft_in_time(
     assert NOT_CHECKED in result.notices
 
 
+async def test_a_second_attempt_at_a_review_has_no_time_of_its_own(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [Reply("Anna Berg is the captain [S1]."), Reply("fine", delay=0.7), Hang()]
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    result, _ = await ask(llm, library, steps=1, seconds=1.0)
+    assert clock() - began < 1.4
+    assert NOT_CHECKED in result.notices
+
+
 async def test_what_is_kept_back_for_the_answer_may_be_used_to_check_it(
     server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
 ) -> None:
-    """Half of the time and of the tokens is kept back here; the search ends on it, the review does not."""
-    server.script = [Reply("Anna Berg is the captain [S1].", delay=0.8), verdict(True)]
+    """Half of the time is kept back here, and gone when the review begins."""
+    server.script = [Reply("Anna Berg is the captain [S1].", delay=0.8), replace(verdict(True), delay=0.2)]
     result, _ = await ask(llm, library, steps=1, seconds=1.4)
     assert NOT_CHECKED not in result.notices
     assert result.usage.llm_calls == 2
