@@ -20,6 +20,7 @@ from standard.domain.answer import Usage
 from standard.llm.protocol import Purpose
 from standard.sandbox.prompt import PromptText, instruction, join
 from standard.sandbox.render import visible_text
+from standard.words import content_stems, is_number, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,17 @@ _SECTION_TOKENS = 60
 """Tags and headers of one passage in a prompt."""
 _OUTPUT_TOKENS = 900
 """300 words with their tags, as JSON."""
+_LENGTHS = (
+    (2_000, instruction("Write 200 to 300 words in all, fewer where the sources hold less.")),
+    (1_650, instruction("Write at most 250 words in all, fewer where the sources hold less.")),
+    (1_300, instruction("Write at most 200 words in all, fewer where the sources hold less.")),
+    (0, instruction("Write at most 150 words in all, fewer where the sources hold less.")),
+)
+"""How long a record may be, by the tokens it replaces: a word with its share of tags costs two tokens, so that it takes
+three tenths of them at most."""
+_TOLD = 0.8
+"""Share of a fact's words that earlier facts must hold to tell it already."""
+_DENIALS = frozenset({"not", "no", "never", "none", "neither", "nor", "without"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,7 @@ class LlmCompressor:
     async def __call__(self, state: RunState) -> Compressed:
         """Compress all full passages of the context. Raises LlmUnavailable, UnreadableOutput."""
         held = state.evidence.in_context
+        before = self._context_tokens(state)
 
         def prompt(marker: Marker) -> PromptText:
             return join(
@@ -110,7 +123,7 @@ class LlmCompressor:
                     *note_sections("Known before:", "K", [fact_text(fact) for fact in known_facts(state)], marker),
                     instruction("The sources:"),
                     source_sections(held, marker),
-                    instruction("Write 200 to 300 words in all, fewer where the sources hold less."),
+                    next(told for least, told in _LENGTHS if before >= least),
                 ],
             )
 
@@ -124,7 +137,6 @@ class LlmCompressor:
             SUMMARY_SCHEMA,
             max_tokens=_OUTPUT_TOKENS,
         )
-        before = self._context_tokens(state)
         summary = summary_of(read.reply, state)
         after_state = _dropped(state, summary)
         after = self._context_tokens(after_state)
@@ -154,7 +166,32 @@ def known_facts(state: RunState) -> tuple[Fact, ...]:
     facts = list(state.summary.facts) if state.summary is not None else []
     if state.last_judgement is not None and state.last_judgement.by == "llm":
         facts += state.last_judgement.known
-    return tuple(dict.fromkeys(facts))
+    return distinct(facts)
+
+
+def distinct(facts: Sequence[Fact]) -> tuple[Fact, ...]:
+    """The facts without those that earlier ones tell: a judge repeats what a record holds, in other words.
+
+    A fact is told where the earlier ones on its sources name all of these, every number and most words of it, and
+    deny neither more nor less.
+    """
+    kept: list[Fact] = []
+    for fact in facts:
+        if not _told(fact, [one for one in kept if one == fact or set(one.refs) & set(fact.refs)]):
+            kept.append(fact)
+    return tuple(kept)
+
+
+def _told(fact: Fact, earlier: Sequence[Fact]) -> bool:
+    if not earlier or not {ref for one in earlier for ref in one.refs}.issuperset(fact.refs):
+        return False
+    if fact in earlier:
+        return True
+    text = " ".join(one.text for one in earlier)
+    wanted, said = set(content_stems(fact.text)), set(content_stems(text))
+    numbers = {word for word in wanted if is_number(word)}
+    denials = _DENIALS.intersection(words(fact.text)), _DENIALS.intersection(words(text))
+    return numbers <= said and denials[0] == denials[1] and len(wanted & said) >= _TOLD * len(wanted)
 
 
 def summary_of(reply: SummaryReply, state: RunState) -> Summary:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agentic.compression import distinct
 from agentic.prompting import fact_text, note_sections, tag_of
 from standard.citations.quote import QuotedPassage
 from standard.domain.answer import AnswerSource, Outcome, StopReason
@@ -26,6 +27,7 @@ from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import join
 from standard.sandbox.render import TaggedPassage, visible_text, with_marker
 from standard.screening import extractable, shown_text
+from standard.words import content_stems, is_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 MAX_PASSAGES = 12
 MAX_EXTRACT_PASSAGES = 12
+_MAX_BEARING = 6
+"""Sentences of a compressed passage that one fact brings back at most."""
 _SECTION_OVERHEAD = 60
 _PROMPT_OVERHEAD = 600
 
@@ -61,6 +65,7 @@ class StandardWriter:
         """Stream an answer of the model. Raises LlmUnavailable only before anything was emitted."""
         if self._llm is None:
             raise LlmUnavailable("no language model is configured", kind="connect")
+        request = replace(request, facts=distinct(request.facts))
         output = min(self._answer_tokens, max(64, request.max_total_tokens // 2))
         chosen = fit(self._llm, request, request.max_total_tokens - output)
         shown = (*best_at_edges(chosen), *(excerpt(held, request.facts) for held in request.recorded))
@@ -82,11 +87,28 @@ class StandardWriter:
 
 
 def excerpt(held: Held, facts: Sequence[Fact]) -> Held:
-    """A compressed passage cut to the sentences that bear out the facts which rest on it."""
-    passage = QuotedPassage(held.passage)
-    spans = sorted({passage.best_match(fact.text)[1] for fact in facts if held.ref in fact.refs})
+    """A compressed passage, as far as it was read, cut to the sentences that bear out the facts which rest on it."""
+    passage = QuotedPassage(replace(held.passage, text=held.text))
+    spans = sorted({span for fact in facts if held.ref in fact.refs for span in _bearing(passage, fact.text)})
     quoted = " … ".join(passage.text[start:end] for start, end in spans)
     return replace(held, section=UntrustedText(quoted or shown_text(held.passage)[:400]))
+
+
+def _bearing(passage: QuotedPassage, claim: str) -> list[tuple[int, int]]:
+    """Spans of the sentence nearest to the claim, and of others with a number or two words of it not found before.
+
+    A fact of a table takes several rows, and what is nearest to "contract manager: head of terminals" is a heading.
+    """
+    spans: list[tuple[int, int]] = []
+    rest = set(content_stems(claim))
+    while rest and len(spans) < _MAX_BEARING:
+        _, span = passage.best_match(" ".join(sorted(rest)) if spans else claim)
+        found = rest.intersection(content_stems(passage.text[slice(*span)]))
+        if spans and len(found) < 2 and not any(is_number(word) for word in found):
+            break
+        spans.append(span)
+        rest -= found
+    return spans
 
 
 def fit(llm: Llm, request: AnswerRequest, tokens: int) -> tuple[Held, ...]:

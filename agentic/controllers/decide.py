@@ -125,9 +125,9 @@ Reply with one JSON object of this shape:
 "contradictions": [{"text": "…", "sources": ["S1", "S2"]}], "relevant": ["S1", "S4"], "score": 0.5,
 "next": "search", "query": "…", "follow": [], "question": "", "options": [], "reason": "…"}
 Work through it from top to bottom:
-- "known": what the question needs and the sources state, all of it so far, one short sentence each, with the tags of
-  the sources that state it. Repeat the earlier notes (K1, K2 …) that still hold, with the S tags behind them: what you
-  leave out is forgotten. Nothing from your own memory.
+- "known": what the question needs and the sources state, all of it so far, in ten short sentences at most, each with
+  the tags of the sources that state it. Repeat the earlier notes (K1, K2 …) that still hold, with the S tags behind
+  them: what you leave out is forgotten. Nothing from your own memory.
 - "missing": what the question needs and no source states. Several things asked, or a chain from one thing to the next:
   each link counts. What can be worked out from what is known (a difference, which of two is more, whether a limit is
   kept) is not missing. Before you rely on a name, check that the source means the same person, place or thing. Where
