@@ -75,6 +75,8 @@ SERVICE_CONFIG: Final[str] = json.dumps(
 """gRPC service config with the retry policy; throttling keeps retries near a tenth of the traffic in an outage."""
 
 DEFAULT_TIMEOUT_SECONDS: Final = 120.0
+_AFTER_BUDGET_SECONDS: Final = 5.0
+"""For the way there and back, so that a budget ends an answer before the deadline ends the call."""
 _MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -117,7 +119,7 @@ class Pointsman:
     """One channel to a gateway; use it as an async context manager, share it between tasks.
 
     `target` is `HOST:PORT` or any gRPC target. `credentials` None = plaintext; `token` is sent as a bearer token.
-    `timeout_seconds` is the deadline of every call unless the call says otherwise.
+    `timeout_seconds` is the deadline of every call unless the call says otherwise, or its budget allows more time.
     """
 
     def __init__(
@@ -165,8 +167,9 @@ class Pointsman:
         self, request: str | gateway_pb2.AnswerRequest, *, timeout_seconds: float | None = None
     ) -> gateway_pb2.AnswerResponse:
         """Ask and wait for the whole answer."""
+        asked = _request(request)
         return await self.gateway.Answer(
-            _request(request), timeout=timeout_seconds or self._timeout, metadata=self._metadata
+            asked, timeout=timeout_seconds or time_allowed(asked, self._timeout), metadata=self._metadata
         )
 
     async def stream(
@@ -176,9 +179,10 @@ class Pointsman:
 
         Leaving the loop early cancels the call and with it the work on the server.
         """
+        asked = _request(request)
         call = self.gateway.StreamAnswer(
-            gateway_pb2.StreamAnswerRequest(request=_request(request)),
-            timeout=timeout_seconds or self._timeout,
+            gateway_pb2.StreamAnswerRequest(request=asked),
+            timeout=timeout_seconds or time_allowed(asked, self._timeout),
             metadata=self._metadata,
         )
         try:
@@ -250,6 +254,11 @@ class Pointsman:
                     yield corpus_pb2.IngestDocumentsRequest(document=document)
 
         return await self.corpus.IngestDocuments(messages(), timeout=timeout_seconds, metadata=self._metadata)
+
+
+def time_allowed(request: gateway_pb2.AnswerRequest, timeout_seconds: float) -> float:
+    """Seconds that a call may take: `timeout_seconds`, or more where the request's own budget allows it more."""
+    return max(timeout_seconds, request.budget.max_seconds + _AFTER_BUDGET_SECONDS)
 
 
 def _request(request: str | gateway_pb2.AnswerRequest) -> gateway_pb2.AnswerRequest:
