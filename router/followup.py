@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from classifier.followup import leans
+from router.answers import less
 from router.asked import asked_text
 from standard.condense import condense
 from standard.domain.answer import Usage
@@ -24,7 +25,10 @@ _LEAST_TOKENS: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Understood:
-    """The question with `standalone` set where it leans on what was said before, and what that cost."""
+    """The question with `standalone` set where it leans on what was said before, and what that cost.
+
+    The question's caps are what that left of them.
+    """
 
     question: Question
     usage: Usage = Usage()
@@ -51,7 +55,7 @@ async def understood(question: Question, llm: GuardedLlm | None) -> Understood:
     if text is None:
         by_rule = asked_text(question)
         text = question.text if by_rule == question.text.raw else UntrustedText(by_rule)
-    return Understood(replace(question, standalone=text), usage)
+    return Understood(replace(question, standalone=text, budget=less(question.budget, usage)), usage)
 
 
 def _seconds(question: Question) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -10,9 +11,15 @@ import pytest
 from pointsman.client import new_request_id, question
 from pointsman.v1 import gateway_pb2
 
+from router.followup import understood
 from router.process.serving import open_http_beside
+from standard.domain.question import Budget, Question, Turn
+from standard.domain.text import UntrustedText
+from standard.llm.config import Price
+from standard.sandbox.guarded_llm import GuardedLlm
 from tests.integration.router.conftest import Running, fill, running, settings_for
 from tests.integration.router.test_resume import ENOUGH
+from tests.support.llm_rig import rig
 from tests.support.model_server import Failure, ModelServer, Recorded, Reply
 
 if TYPE_CHECKING:
@@ -96,6 +103,20 @@ async def test_a_rule_decides_where_the_model_gives_nothing_of_use(
             await fill(served.client)
             events = [event async for event in served.client.stream(asked(gateway_pb2.ROUTE_AGENTIC))]
             assert queries(events)[0] == f"{FIRST.rstrip('?')}. {FOLLOW_UP}"
+
+
+async def test_what_condensing_cost_is_taken_off_the_callers_caps() -> None:
+    told = {"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}
+    async with rig([Reply(ALONE, usage=told)], prices={"scripted": Price(1.0, 1.0, 1.0)}) as asked_of:
+        history = (Turn("user", UntrustedText(FIRST)),)
+        budget = Budget(max_steps=3, max_tokens=5_000, max_seconds=60.0, max_cost_usd=0.01)
+        leaning = Question(UntrustedText(FOLLOW_UP), history=history, budget=budget)
+        found = await understood(leaning, GuardedLlm(asked_of.llm))
+    assert found.question.asked.raw == ALONE
+    assert found.usage.billed_tokens == 1_000
+    left = found.question.budget
+    assert left.max_cost_usd == pytest.approx(0.009)
+    assert replace(left, max_cost_usd=0.01) == replace(budget, max_tokens=4_000)
 
 
 async def test_what_leans_on_nothing_costs_no_call(database_url: str, tmp_path: Path) -> None:
