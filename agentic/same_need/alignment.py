@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from agentic.coverage import word_set
 from agentic.same_need.lexicon import key_of, lexicon
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from agentic.same_need.analysis import Word
 
@@ -119,6 +119,43 @@ def _misspelt(first: Word, second: Word) -> bool:
     return edits(first.text, second.text, limit) <= limit
 
 
+def opposed(first: Word, second: Word) -> bool:
+    """Both are of one set of which a query means one, in whatever degree: longer and short, older and newest."""
+    one, two = _members(first.text, first.key), _members(second.text, second.key)
+    return any(number == other and member != twin for number, member in one for other, twin in two)
+
+
+@lru_cache(maxsize=4096)
+def _members(text: str, key: str) -> frozenset[tuple[int, str]]:
+    """The sets of contrasts that a word, or a word of which it is a degree, is in, each with that member's base."""
+    return _contrasts().get(key, _NO_MEMBERS) | _contrasts().get(_base(text, key), _NO_MEMBERS)
+
+
+_NO_MEMBERS: frozenset[tuple[int, str]] = frozenset()
+
+
+@cache
+def _contrasts() -> Mapping[str, frozenset[tuple[int, str]]]:
+    """Sets of contrasts by the keys of their members and of what these are degrees of."""
+    found: dict[str, set[tuple[int, str]]] = {}
+    for word, numbers in lexicon().contrast_words.items():
+        base = _base(word, key_of(word))
+        for key in (key_of(word), base):
+            found.setdefault(key, set()).update((number, base) for number in numbers)
+    return {key: frozenset(members) for key, members in found.items()}
+
+
+def _base(text: str, key: str) -> str:
+    """The key of the word that this one may be a degree of (larger, happiest, bigger), else its own."""
+    for ending in ("est", "er"):
+        root = text.removesuffix(ending)
+        if root != text and len(root) > 1:
+            forms = [root, f"{root}e", f"{root[:-1]}y" if root[-1] == "i" else root, root.removesuffix(root[-1])]
+            known = [form for form in forms if form in lexicon().vocabulary]
+            return key_of(min(known, key=lexicon().rank)) if known else key
+    return key
+
+
 def contrast_sets(word: Word) -> frozenset[int]:
     """Ids of the sets of which a query means one that the word is in."""
     return lexicon().contrasts.get(word.key, _NONE)
@@ -131,6 +168,14 @@ def negates(first: str, second: str) -> bool:
 
 
 _NEGATING = ("un", "non", "in", "im", "il", "ir", "dis", "anti", "de")
+
+
+def past_action(word: Word) -> bool:
+    """Is the word written as what somebody did: signed, sang, wrote?"""
+    if word.name:
+        return False
+    base = lexicon().irregular.get(word.text)
+    return (word.text.endswith("ed") and len(word.text) > 4) or (base is not None and base != word.text)
 
 
 def _doubled_or_swapped(first: str, second: str) -> bool:

@@ -11,6 +11,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from agentic.same_need.clock import spell_times
 from agentic.same_need.lexicon import LONGEST_PHRASE, Lexicon, key_of, lexicon
 
 _TOKEN = re.compile(
@@ -22,16 +23,26 @@ _TOKEN = re.compile(
     r"|[?!,;:()\"“”]"
 )
 _NUMERO = re.compile(r"\b[Nn](?:[or]\.|º)(?=\s|$)|№")
+_GLOSS = re.compile(r"\s*\(([A-Z]{2,6})s?\)")
 _ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _SCALED = re.compile(r"(\d+(?:[.,]\d+)*)(k|m|bn|mn)")
 _WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)(kg|g|t|km|m|cm|mm|l|ml|kwh|kw|h|gb|mb|tb|°c|°f|mph|kmh)")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
-_DECADE = re.compile(r"(\d{3}0)s")
+_DECADE = re.compile(r"(\d{3}0|[3-9]0)s")
+_YEAR = re.compile(r"1\d{3}|20\d{2}")
+_WITH_WORD = re.compile(r"(\d+(?:[.,]\d+)*)-([a-z]+)")
 _QUARTER = re.compile(r"[qh][1-4]")
 _FISCAL = re.compile(r"fy(\d{2}|\d{4})")
 _VERSION = re.compile(r"v(\d+(?:\.\d+)*)")
 _ROMAN = re.compile(r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})")
+_ROMAN_SIGNS = {"I": 1, "V": 5, "X": 10}
+_DECADES = {
+    name: decade
+    for decade, name in enumerate(("thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties"), 3)
+}
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_OVER, _UNDER = frozenset({"over", "above", "beyond"}), frozenset({"under", "below"})
 _SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
 _CLOCK = frozenset({"am", "pm"})
 _ASKING = frozenset({"what", "which", "how"})
@@ -130,7 +141,8 @@ def _past_conditional(tokens: list[_Token]) -> set[str]:
 
 
 def _tokens(query: str) -> list[_Token]:
-    text = _NUMERO.sub("number", unicodedata.normalize("NFKC", query).replace("’", "'"))
+    text = _without_glosses(_NUMERO.sub("number", unicodedata.normalize("NFKC", query).replace("’", "'")))
+    text = spell_times(text)
     found: list[_Token] = []
     first = True
     for match in _TOKEN.finditer(text):
@@ -141,6 +153,8 @@ def _tokens(query: str) -> list[_Token]:
             parts = ["without", *written[:-5].split("-")]
         elif "-" in written and not any(sign.isdigit() for sign in written):
             parts = written.split("-")
+        elif (counted := _WITH_WORD.fullmatch(lowered)) and counted[2] in lexicon().vocabulary:
+            parts = written.split("-")  # a 2-day ticket
         elif "/" in written and not any(sign.isdigit() for sign in written) and lowered not in lexicon().units:
             parts = written.split("/")
         for part in parts:
@@ -150,6 +164,16 @@ def _tokens(query: str) -> list[_Token]:
         if len(found) >= MAX_TOKENS:
             break
     return found
+
+
+def _without_glosses(text: str) -> str:
+    """The text without acronyms in brackets whose words stand before them: value added tax (VAT)."""
+
+    def kept(match: re.Match[str]) -> str:
+        words = re.findall(r"[^\W\d_]+", text[: match.start()])[-len(match[1]) :]
+        return "" if "".join(word[0] for word in words).casefold() == match[1].casefold() else match[0]
+
+    return _GLOSS.sub(kept, text)
 
 
 def _replace_phrases(tokens: list[_Token], words: Lexicon, *, shouting: bool) -> list[_Token]:
@@ -238,8 +262,18 @@ def _take_number(tokens: list[_Token], at: int, built: _Builder, words: Lexicon)
     token = tokens[at]
     text = token.text
     following = tokens[at + 1].text if at + 1 < len(tokens) else ""
+    if text in {"year", "years"} and _YEAR.fullmatch(following):
+        return 1  # "in the year 2019" is "in 2019"
+    figures = following[:1].isdigit() or following in {"€", "$", "£"} or following in words.numbers
+    if figures and text in _OVER | _UNDER:
+        bound = "exceeding" if text in _OVER else "short_of"
+        built.words.append(Word(bound, key_of(bound), name=False))
+        return 1
+    if text in _DECADES and at and tokens[at - 1].text in {"the", "early", "mid", "late"}:
+        built.numbers.append(f"decade:19{_DECADES[text]}0")
+        return 1
     if any(sign.isdigit() for sign in text):
-        return _take_figures(tokens, at, built, words)
+        return _with_duration(tokens, at, built, words, _take_figures(tokens, at, built, words))
     if text in {"€", "$", "£"}:
         built.units.add(words.units[text])
         return 1
@@ -258,12 +292,28 @@ def _take_number(tokens: list[_Token], at: int, built: _Builder, words: Lexicon)
         built.numbers.append(text)
         return 1
     if text in words.numbers:
-        return _take_number_words(tokens, at, built, words)
+        return _with_duration(tokens, at, built, words, _take_number_words(tokens, at, built, words))
     named = at > 0 and tokens[at - 1].capital and tokens[at - 1].text not in words.fillers
     if named and token.written and _ROMAN.fullmatch(token.written):
-        built.numbers.append(f"roman:{token.written}")
+        built.numbers.append(_number(_roman(token.written)))
         return 1
     return 0
+
+
+def _with_duration(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, taken: int) -> int:
+    """A number just taken with the unit of time behind it as seconds: half an hour is 30 minutes."""
+    unit = tokens[at + taken].text if at + taken < len(tokens) else ""
+    seconds = _SECONDS.get(unit if unit == "day" else words.units.get(unit, ""))
+    last = built.numbers[-1] if built.numbers else ""
+    if seconds is None or not last.startswith("n:"):
+        return taken
+    built.numbers[-1] = f"seconds:{float(last[2:]) * seconds:g}"
+    return taken + 1
+
+
+def _roman(written: str) -> int:
+    values = [_ROMAN_SIGNS[sign] for sign in written]
+    return sum(-one if one < two else one for one, two in zip(values, [*values[1:], 0], strict=True))
 
 
 def _is_month(tokens: list[_Token], at: int) -> bool:
@@ -314,12 +364,12 @@ def _take_figures(tokens: list[_Token], at: int, built: _Builder, words: Lexicon
         year = match.group(1)
         built.numbers.append(_number(int(year) if len(year) == 4 else 2000 + int(year)))
         built.words.append(Word("fiscal", key_of("fiscal"), name=False))
-        built.types.add("time")
     elif match := _VERSION.fullmatch(text):
         built.numbers.append(_number(float(match.group(1))) if match.group(1).count(".") < 2 else text)
         built.words.append(Word("version", key_of("version"), name=False))
     elif match := _DECADE.fullmatch(text):
-        built.numbers.append(f"decade:{match.group(1)}")
+        years = match.group(1)
+        built.numbers.append(f"decade:{years if len(years) == 4 else f'19{years}'}")
     elif match := _ORDINAL.fullmatch(text):
         built.numbers.append(f"n:{match.group(1)}")
     elif match := _SCALED.fullmatch(text):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentic.same_need.alignment import Alignment, align, contrast_sets, negates
+from agentic.same_need.alignment import Alignment, align, negates, opposed, past_action
 from agentic.same_need.analysis import Analysis, Word, analyse
 from agentic.same_need.lexicon import key_of, lexicon
 from agentic.same_need.order import order_conflict
@@ -68,10 +68,9 @@ def _fact_conflict(first: Analysis, second: Analysis) -> str:
     """The first fact that differs, in words."""
     if first.numbers != second.numbers:
         return f"numbers or dates differ: {_shown(first.numbers, second.numbers)}"
-    if first.units and second.units and first.units.isdisjoint(second.units):
-        return f"units differ: {_shown(sorted(first.units), sorted(second.units))}"
-    if first.units != second.units and first.numbers:
-        return f"units differ: {_shown(sorted(first.units), sorted(second.units))}"
+    units, others = _pounds(first.units, second.units), _pounds(second.units, first.units)
+    if units != others and (first.numbers or (units and others and units.isdisjoint(others))):
+        return f"units differ: {_shown(sorted(units), sorted(others))}"
     if first.negated != second.negated:
         return "one is negated, the other is not"
     if first.quantifiers != second.quantifiers and (first.quantifiers or second.quantifiers):
@@ -87,6 +86,12 @@ def _fact_conflict(first: Analysis, second: Analysis) -> str:
     if first.tenses and second.tenses and first.tenses.isdisjoint(second.tenses) and _alike_but_tense(first, second):
         return f"the time differs: {_shown(sorted(first.tenses), sorted(second.tenses))}"
     return ""
+
+
+def _pounds(units: frozenset[str], others: frozenset[str]) -> frozenset[str]:
+    """Pounds are money or a weight: whichever the other query speaks of."""
+    meant = others & {"gbp", "lb"}
+    return units - {"pound"} | meant if "pound" in units and meant else units
 
 
 def _alike_but_tense(first: Analysis, second: Analysis) -> bool:
@@ -120,14 +125,23 @@ def _word_conflict(left: Sequence[Word], right: Sequence[Word]) -> str:
     nothing: frozenset[int] = frozenset()
     for one in left:
         for two in right:
-            opposed = not contrast_sets(one).isdisjoint(contrast_sets(two))
             alike = not groups.get(one.key, nothing).isdisjoint(groups.get(two.key, nothing))
-            if (opposed and not alike) or negates(one.text, two.text):
+            if (opposed(one, two) and not alike) or negates(one.text, two.text):
                 return f"“{one.text}” is not “{two.text}”"
+    if len(left) == len(right) == 1 and _actions(left[0], right[0]):
+        return f"“{left[0].text}” is not “{right[0].text}”"  # one word apart, the embeddings of any two are near
     names = [word for word in (*left, *right) if word.name]
     if names:
         return f"only one of them names “{names[0].text}”"
     return ""
+
+
+def _actions(one: Word, two: Word) -> bool:
+    """Are both what somebody does, in the same place: "who owns", "who sold"? Synonyms are paired off before."""
+    return (past_action(one) and past_action(two)) or (one.before == two.before and one.before in _SUBJECTS)
+
+
+_SUBJECTS = frozenset({"who", "what"})
 
 
 def _scope_conflict(first: Analysis, second: Analysis, left: Sequence[Word], right: Sequence[Word]) -> str:
@@ -138,11 +152,10 @@ def _scope_conflict(first: Analysis, second: Analysis, left: Sequence[Word], rig
                 return f"only one of them says “{word.text}”"
             if word.before in _SCOPING:
                 return f"only one of them says “{word.before} {word.text}”"
-    if left or right:
-        if bool(first.units) != bool(second.units):
-            return "only one of them names a unit"
-        if bool(first.modality & _FIRM) != bool(second.modality & _FIRM):
-            return "only one of them asks for what is planned or prescribed"
+    if (left or right) and bool(first.units) != bool(second.units):
+        return "only one of them names a unit"
+    if bool(first.modality & _FIRM) != bool(second.modality & _FIRM):
+        return "only one of them asks for what is planned or prescribed"
     return ""
 
 

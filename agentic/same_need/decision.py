@@ -15,7 +15,7 @@ from importlib.resources import files
 
 from agentic.same_need.comparison import Comparison, compare
 
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"\w+|[€$£¥%°+#<>=]|(?<!\w)[-−](?=\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def shipped_thresholds() -> Thresholds:
 
 
 def normalise(query: str) -> str:
-    """The query's words, casefolded, without punctuation and spacing."""
+    """The query's words, casefolded, and the signs that tell one from another ($5, €5, C++), without punctuation."""
     return " ".join(_WORD.findall(query.casefold()))
 
 

@@ -23,7 +23,7 @@ class Lexicon:
     in capitals. A place of the
     form `@type` says that a query asks for that type of thing. `fillers` ask or polish and add no need; `generic` keys
     are nouns so general that one query may lack them. `groups` maps a key to the ids of its synonym groups, `contrasts`
-    to the ids of the sets of which a query means one.
+    to the ids of the sets of which a query means one, `contrast_words` the same by word.
     """
 
     fillers: frozenset[str]
@@ -31,6 +31,7 @@ class Lexicon:
     generic: frozenset[str]
     groups: Mapping[str, frozenset[int]]
     contrasts: Mapping[str, frozenset[int]]
+    contrast_words: Mapping[str, frozenset[int]]
     phrases: Mapping[str, tuple[str, ...]]
     first_words: frozenset[str]
     expansions: Mapping[str, tuple[str, ...]]
@@ -94,6 +95,7 @@ def lexicon() -> Lexicon:
         generic=frozenset(map(key, raw["generic"])),
         groups=_index(raw["synonyms"], key),
         contrasts=_index(raw["contrasts"], key),
+        contrast_words=_index(raw["contrasts"], str),
         phrases=phrases,
         first_words=frozenset(phrase.split()[0] for phrase in phrases),
         expansions={word: tuple(parts.split()) for word, parts in raw["expansions"].items()},

@@ -23,10 +23,11 @@ _DIRECTIONS = {
     "by": "by",
     "than": "than",
     "against": "against",
+    "about": "about",
 }
 _DO = frozenset({"do", "does", "did"})
 _BE = frozenset({"is", "are", "was", "were", "been", "being", "be"})
-_ASKING = frozenset({"who", "whom", "which", "what", "whose"})
+_ASKING = frozenset({"who", "whom", "which", "what", "whose", "why"})
 
 
 def order_conflict(first: Analysis, second: Analysis) -> str:
@@ -96,21 +97,23 @@ def _sides_of_verb(first: Analysis, second: Analysis) -> str:
         subject = _subject_after_do(asking)
         if subject is None:
             continue
-        name, verb = subject
+        name, verbs = subject
         told = set(other.tokens)
         if told & (_DO | _BE) or "by" in told or not told & _ASKING:
             continue
         at_name = next((at for at, token in enumerate(other.tokens) if token == name), -1)
-        at_verb = next((at for at, token in enumerate(other.tokens) if same_word(token, verb)), -1)
-        if 0 <= at_verb < at_name:
+        before_name = other.tokens[: max(at_name, 0)]
+        if any(same_word(token, verb) for token in before_name for verb in verbs):
             return f"“{name}” does it in one and it is done to it in the other"
     return ""
 
 
-def _subject_after_do(analysis: Analysis) -> tuple[str, str] | None:
-    """The word behind do, does, did, and the verb at the query's end."""
+def _subject_after_do(analysis: Analysis) -> tuple[str, tuple[str, ...]] | None:
+    """The word behind do, does, did, and the words behind it, of which the first that is no name is the verb."""
     tokens = analysis.tokens
     for at, token in enumerate(tokens[:-2]):
         if token in _DO and at > 0:
-            return tokens[at + 1], tokens[-1] if tokens[-1] not in _DIRECTIONS else tokens[-2]
+            names = {word.text for word in analysis.words if word.name}
+            rest = [one for one in tokens[at + 2 :] if one not in names and one not in _DIRECTIONS]
+            return tokens[at + 1], (*rest[:1], *rest[-1:])
     return None

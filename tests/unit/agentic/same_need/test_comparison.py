@@ -32,11 +32,31 @@ from agentic.same_need.decision import Thresholds, compare_needs, normalise
         ("Who founded it?", "When was it founded?", "asks for time"),
         ("Who is the captain?", "Who was the captain?", "time differs"),
         ("Is Model A heavier than Model B?", "Is Model B heavier than Model A?", "change places"),
+        ("Is Model A longer than Model B?", "Is Model A shorter than Model B?", "longer"),
+        ("budget until 2025", "budget after 2025", "until"),
+        ("ferries at 9 am", "ferries at 9 pm", "09:00 / 21:00"),
+        ("revenue in 2020", "revenue forecast made in 2020", "planned"),
+        ("Who signed the lease?", "Who ended the lease?", "signed"),
+        ("Who owns the rights?", "Who sold the rights?", "owns"),
+        ("Who replaced Ivo Lund as treasurer?", "Who did Ivo Lund replace as treasurer?", "ivo"),
+        ("What caused the strike?", "What did the strike cause today?", "strike"),
+        ("complaints about the caterer", "complaints by the caterer", "cater"),
+        ("orders over 500 euros", "orders under 500 euros", "exceeding"),
+        ("grant of 3 million pounds", "grant of 3 million euros", "units"),
     ],
 )
 def test_a_difference_of_fact_is_found_and_named(earlier: str, query: str, told: str) -> None:
     assert told in compare(earlier, query).conflict
     assert compare(query, earlier).conflict
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("claims above €5,000", "claims above $5,000"), ("C++ courses", "C courses"), ("at -5 degrees", "at 5 degrees")],
+)
+def test_signs_that_mean_something_tell_queries_apart(first: str, second: str) -> None:
+    assert normalise(first) != normalise(second)
+    assert normalise(f"{first}!") == normalise(first.upper())
 
 
 @pytest.mark.parametrize(
@@ -52,6 +72,16 @@ def test_a_difference_of_fact_is_found_and_named(earlier: str, query: str, told:
         ("inspecting lifeboats", "lifeboat inspection"),
         ("Can you tell me the dress code?", "dress code"),
         ("opening date of the tunnel", "When was the tunnel opened?"),
+        ("revenue 2019", "revenue in the year 2019"),
+        ("World War II casualties", "casualties of the Second World War"),
+        ("claims above €5,000", "claims over 5000 euros"),
+        ("grant of £3m", "grant of 3 million pounds"),
+        ("value added tax (VAT) on tickets", "VAT on tickets"),
+        ("rule for three or more guests", "rule for at least 3 guests"),
+        ("price of the 2-day ticket", "the two-day ticket's price"),
+        ("last bus after 22:30", "last bus after half past ten in the evening"),
+        ("all routes except Route 4", "every route apart from Route 4"),
+        ("mileage allowance for each kilometre", "mileage allowance per kilometre"),
     ],
 )
 def test_the_same_need_in_other_words_leaves_nothing_over(earlier: str, query: str) -> None:
