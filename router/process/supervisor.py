@@ -235,7 +235,7 @@ def _signalled(process: asyncio.subprocess.Process, number: int) -> None:
 
 
 def _python_path() -> str:
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     given = os.environ.get("PYTHONPATH", "")
     return os.pathsep.join([str(root), str(root / "protos"), *([given] if given else [])])
 
