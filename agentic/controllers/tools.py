@@ -25,6 +25,7 @@ from agentic.prompting import (
     question_sections,
     refused_proposals,
     source_sections,
+    tag_of,
 )
 from agentic.replies import Line, closed, first_items
 from agentic.structured import describe_problems
@@ -33,7 +34,7 @@ from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
 from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import instruction, join
-from standard.sandbox.render import with_marker
+from standard.sandbox.render import render_notes, with_marker
 from standard.screening import shown_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 SNIPPET_LENGTH = 240
 """Code points of a passage that is shown before it is read."""
+_OLDER_LENGTH = 100
+"""What stays of a snippet once a newer search has found others."""
+_TITLE_LENGTH = 120
 _TURN_TOKENS = 400
 _ARGUMENT_LENGTH = 4_000
 
@@ -214,12 +218,34 @@ def messages(state: RunState, marker: Marker) -> tuple[Message, ...]:
     read = state.evidence.in_context
     if read:
         parts += [instruction("Sources that you have read:"), source_sections(read, marker)]
-    found = [snippet(held, state) for held in state.evidence.held if not held.full or held.dropped]
+    found = found_lines(state)
     if found:
-        parts += [instruction("Sources found, beginnings or best sentences only:"), source_sections(found, marker)]
+        parts.append(instruction("Sources found, a line each behind its tag, beginnings or best sentences only:"))
+        parts.append(render_notes({"F": UntrustedText("\n".join(found))}, marker))
     parts += note_sections("Queries so far, the question itself first:", "A", past_queries(state), marker)
     parts += note_sections("Refused since then:", "X", refused_proposals(state), marker)
     return Message("system", _SYSTEM), Message("user", join("\n\n", parts))
+
+
+def found_lines(state: RunState) -> list[str]:
+    """A line for each source that was found and not read: tag, title, snippet. What a read section holds is left out.
+
+    One section holds them all: a section of its own costs each two keys, which is more than most snippets.
+    """
+    read = [item.text.raw for item in state.evidence.in_context]
+    lines = []
+    newest = max((held.step for held in state.evidence.held), default=0)
+    for held in state.evidence.held:
+        known = held.full and not held.dropped
+        if known or held.passage.verdict == "quarantine":
+            continue
+        if not held.dropped and any(held.passage.text.raw in text for text in read):
+            continue
+        told = " ".join(snippet(held, state).text.raw.split())
+        if held.step < newest and len(told) > _OLDER_LENGTH:
+            told = f"{told[:_OLDER_LENGTH].rstrip()} …"
+        lines.append(f"{tag_of(held.ref)} ({' '.join(held.passage.title.raw[:_TITLE_LENGTH].split())}): {told}")
+    return lines
 
 
 def snippet(held: Held, state: RunState) -> Held:

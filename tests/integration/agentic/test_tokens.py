@@ -1,7 +1,8 @@
 """What the loop costs beside one shot: transcripts of a reader who answered by hand, replayed over the demo corpus.
 
 `transcripts.jsonl` holds, for questions that need two or three documents, the replies that were written for the loop
-(pattern `decide`), in order, and the one for the single shot. Prompts and retrieval are those of today, so prompts that
+(pattern `decide`), in order, those for the pattern `tools` (calls as name and arguments), and the one for the single
+shot. Prompts and retrieval are those of today, so prompts that
 grow are seen here. Tokens are the scripted server's count, the same for both.
 """
 
@@ -25,7 +26,7 @@ from router.evaluation.answers.record import Record
 from router.settings import load_settings
 from standard.domain.passage import Scope
 from standard.domain.question import Route
-from tests.support.model_server import ModelServer, Reply
+from tests.support.model_server import Call, ModelServer, Reply
 
 TRANSCRIPTS = [
     json.loads(line) for line in (Path(__file__).parent / "transcripts.jsonl").read_text(encoding="utf-8").splitlines()
@@ -48,12 +49,20 @@ async def application(database_url: str, tmp_path: Path, server: ModelServer) ->
         yield opened
 
 
-async def asked(application: Application, server: ModelServer, arm: Arm, replies: list[list[str]]) -> list[Record]:
+Said = str | list[str]
+"""A text, or a call of a tool as its name and its arguments."""
+
+
+def reply(said: Said) -> Reply:
+    return Reply(said) if isinstance(said, str) else Reply(calls=(Call(*said),))
+
+
+async def asked(application: Application, server: ModelServer, arm: Arm, replies: list[list[Said]]) -> list[Record]:
     asker = Asker(application, top_k=5)
     records = []
     for row, texts in zip(TRANSCRIPTS, replies, strict=True):
         server.requests.clear()
-        server.script = lambda request, texts=texts: Reply(texts[min(request.number, len(texts) - 1)])
+        server.script = lambda request, texts=texts: reply(texts[min(request.number, len(texts) - 1)])
         question = AskedQuestion(row["question"], row["question"])
         records.append(await asker.ask(question, Place("demo", Scope(), by_title=False), arm))
         assert records[-1].llm_calls == len(texts)
@@ -72,3 +81,15 @@ async def test_the_loop_bills_less_than_four_times_one_shot_and_a_third_of_quest
     _log.info("billed tokens, loop to single shot: %.2f; blended: %.2f", ratio, blended)
     assert 1.5 < ratio <= 4.0
     assert blended <= 2.1
+
+
+async def test_tools_in_the_hands_of_the_model_bill_less_than_six_times_one_shot(
+    application: Application, server: ModelServer
+) -> None:
+    loop = await asked(application, server, Arm("tools", Route.AGENTIC, "tools"), [row["tools"] for row in TRANSCRIPTS])
+    single = await asked(
+        application, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS]
+    )
+    ratio = fmean(one.billed_tokens for one in loop) / fmean(one.billed_tokens for one in single)
+    _log.info("billed tokens, tools to single shot: %.2f", ratio)
+    assert 1.5 < ratio < 6.0
