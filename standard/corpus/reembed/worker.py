@@ -95,18 +95,20 @@ class Reembedder:
             cursor = await conn.execute(
                 """
                 select r.collection_id, r.attempt_at <= now() and not r.cancelled, r.cancelled,
-                    (r.state, r.remaining, g.generation_id, g.chunk_count, g.lexical_total, c.settings)::text
+                    (r.state, r.remaining, r.generation_id,
+                     g.generation_id, g.chunk_count, g.lexical_total, c.settings)::text
                 from reembedding r join collection c using (collection_id)
                 join generation g on g.generation_id = c.active_generation
                 order by r.started_at
                 """
             )
             rows = await cursor.fetchall()
-        stopped = {row[0] for row in rows if row[2]}
+        going_on = {row[0] for row in rows if not row[2]}
+        self._seen = {each: seen for each, seen in self._seen.items() if each in going_on}
         for collection_id, task in list(self._at_work.items()):
             if task.done():
                 del self._at_work[collection_id]
-            elif collection_id in stopped or collection_id not in {row[0] for row in rows}:
+            elif collection_id not in going_on:
                 task.cancel("the change was cancelled")
         for collection_id, due, _, token in rows:
             seen, at = self._seen.get(collection_id, (None, 0.0))

@@ -415,6 +415,18 @@ async def test_a_change_that_could_not_be_cancelled_goes_on(pool: Pool, monkeypa
         assert (await get_reembedding(pool, "default", "default")).state == "ready"
 
 
+async def test_a_change_that_is_begun_again_right_after_it_was_cancelled_is_worked_at(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(pool, HashingEmbedder(), documents(3))
+    async with second_server() as server, both() as embedders, following(pool, embedders, monkeypatch):
+        monkeypatch.setattr(worker, "LOOK_SECONDS", 0.5)
+        for _ in range(3):
+            await started(pool, embedders, server.base_url)
+            await eventually_in(pool, "ready")
+            await cancel(pool, "default", "default", by="tests")
+
+
 async def test_what_is_replaced_while_a_change_begins_is_in_it_as_it_is_now(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
