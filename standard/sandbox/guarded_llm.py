@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from standard.llm.protocol import Completion, Llm, LlmRequest, Message, Purpose
 
 MAX_PROMPTS = 64
-"""System prompts whose secrets are remembered; a release has a dozen."""
+"""System prompts whose secrets are remembered, those used last: a dozen of ours, and those of styled collections."""
 
 
 class GuardedLlm:
@@ -88,6 +88,8 @@ class GuardedLlm:
             known = self._known[system.value] = guard_prompt(system, self._canary)
             if len(self._known) > MAX_PROMPTS:
                 self._known.popitem(last=False)
+        else:
+            self._known.move_to_end(system.value)
         return known
 
 
