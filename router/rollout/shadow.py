@@ -105,7 +105,9 @@ class Shadow:
             body = await self._compared(aside)
             await self._store(aside.run_id, body)
         except Exception as error:  # noqa: BLE001 - the edge of an aside: nobody waits for it
-            _log.warning("an answer aside could not be kept", request_id=aside.question.request_id, error=repr(error))
+            # Of an error that is not ours its kind alone: a driver's quotes the row that it refused.
+            problem = error.message if isinstance(error, PointsmanError) else type(error).__qualname__
+            _log.warning("an answer aside could not be kept", request_id=aside.question.request_id, error=problem)
         finally:
             self._places += 1
 
