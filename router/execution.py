@@ -100,9 +100,12 @@ class Execution:
     async def _begin_and_look(self) -> tuple[BegunRun, FirstLook | Exception]:
         """Both at once. A look that fails does not undo the beginning: the row must be closed, or needs no look."""
 
+        async def is_ours() -> bool:
+            return (await asyncio.shield(beginning)).owner != ""
+
         async def look() -> FirstLook | Exception:
             try:
-                return await first_look(self._parts, self._question, self._clock)
+                return await first_look(self._parts, self._question, self._clock, is_ours)
             except Exception as error:  # noqa: BLE001 - raised by `_settle`, once it is clear whether it matters
                 return error
 
@@ -278,7 +281,9 @@ class Execution:
                         # Its state may be what it failed of: whoever asks again begins anew.
                         await journal.forget_state(run.tenant, run.request_id)
         except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden by this
-            _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=repr(error))
+            # Of an error that is not ours its kind alone: a driver's quotes the row that it refused.
+            problem = error.message if isinstance(error, PointsmanError) else type(error).__qualname__
+            _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=problem)
 
     def _circumstances(self, policy: Policy) -> Circumstances:
         question = self._question

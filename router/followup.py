@@ -14,6 +14,8 @@ from standard.domain.answer import Usage
 from standard.domain.text import UntrustedText
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from standard.domain.question import Question
     from standard.sandbox.guarded_llm import GuardedLlm
 
@@ -34,11 +36,13 @@ class Understood:
     usage: Usage = Usage()
 
 
-async def understood(question: Question, llm: GuardedLlm | None) -> Understood:
+async def understood(
+    question: Question, llm: GuardedLlm | None, is_ours: Callable[[], Awaitable[bool]] | None = None
+) -> Understood:
     """Settle what a question asks; `llm` is asked once where it leans, a rule decides without one or where it fails.
 
-    The call gets a fifth of the time that is left, five seconds at most, and is not made where time or tokens are short
-    or in a dry run, which is promised to do without a model.
+    The call gets a fifth of the time that is left, five seconds at most. It is not made where time, tokens or money are
+    short, where `is_ours` says that somebody else has the run, or in a dry run, which does without a model.
     """
     if question.standalone is not None or not question.history or not leans(question.text.raw):
         return Understood(question)
@@ -50,6 +54,8 @@ async def understood(question: Question, llm: GuardedLlm | None) -> Understood:
         and not question.dry_run
         and seconds >= _LEAST_SECONDS
         and (tokens is None or tokens >= _LEAST_TOKENS)
+        and question.budget.max_cost_usd != 0.0
+        and (is_ours is None or await is_ours())
     ):
         text, usage = await condense(llm, question.text, question.history, timeout_seconds=seconds)
     if text is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -21,6 +21,8 @@ from standard.domain.errors import PointsmanError
 from standard.tasks import task_group
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from standard.domain.passage import SearchResult
     from standard.domain.question import Question
 
+_LOOKED_THROUGH: Final = 20
+"""Latest questions of a session among which those are found that the caller may see."""
 _log = structlog.get_logger("pointsman.run")
 
 
@@ -64,10 +68,15 @@ class FirstLook:
     condensing: Usage = Usage()
 
 
-async def first_look(parts: GatewayParts, asked: Question, clock: Clockwork) -> FirstLook:
-    """Look at a question; `clock` takes the timings. A classifier that fails costs its signals, never the answer."""
+async def first_look(
+    parts: GatewayParts, asked: Question, clock: Clockwork, is_ours: Callable[[], Awaitable[bool]] | None = None
+) -> FirstLook:
+    """Look at a question; `clock` takes the timings. A classifier that fails costs its signals, never the answer.
+
+    No model is paid where `is_ours` says no: the run is done, or another worker's, and nobody needs this look.
+    """
     models = parts.models()
-    found = await understood(await _remembered(parts, asked), parts.llm)
+    found = await understood(await _remembered(parts, asked), parts.llm, is_ours)
     question = found.question
     async with task_group() as group:
         reading = None if models is None else group.create_task(_read(models, question))
@@ -103,9 +112,9 @@ async def _remembered(parts: GatewayParts, question: Question) -> Question:
     if question.history or not question.session_id or parts.journal.consent != "text":
         return question
     scope = question.scope
-    said = await parts.journal.session(scope.tenant, question.session_id, question.request_id, SESSION_TURNS)
-    turns = [turn for asked, answer in said for turn in turns_of(asked, answer, scope)]
-    return replace(question, history=tuple(turns))
+    said = await parts.journal.session(scope.tenant, question.session_id, question.request_id, _LOOKED_THROUGH)
+    visible = [turns for asked, answer in said if (turns := turns_of(asked, answer, scope))]
+    return replace(question, history=tuple(turn for turns in visible[-SESSION_TURNS:] for turn in turns))
 
 
 async def _read(models: RoutingModels, question: Question) -> TextReading | None:

@@ -98,6 +98,8 @@ _ADD_AND_MOVE = f"""
         where run_id = %(run)s and owner = %(owner)s and state = 'running' returning run_id
     ), {_PUT}
 """  # noqa: S608 - constants
+_NEWEST = 2**63 - 1
+"""Beyond every run id."""
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
@@ -205,7 +207,7 @@ class Journal:
     ) -> list[tuple[dict[str, Any] | None, str]]:
         """The last questions of a session as they are kept, each with its answer's text, oldest first.
 
-        Only what was answered within a day, and not the run whose request id is `before`.
+        Only what was answered within a day, and before the run whose request id is `before` where that is kept.
         """
         async with connection(self._pool) as conn:
             cursor = await conn.execute(
@@ -213,11 +215,13 @@ class Journal:
                 select question, coalesce((
                     select body -> 'body' -> 'answer' ->> 'text' from run_events e
                     where e.run_id = run.run_id and e.kind = 'completed' order by sequence desc limit 1), '')
-                from run where tenant = %s and subject = %s and session_id = %s and state = 'done' and request_id <> %s
-                    and created_at > now() - interval '1 day'
-                order by run_id desc limit %s
+                from run where tenant = %(tenant)s and subject = %(session)s and session_id = %(session)s
+                    and state = 'done' and created_at > now() - interval '1 day'
+                    and run_id < coalesce(
+                        (select run_id from run where tenant = %(tenant)s and request_id = %(before)s), %(newest)s)
+                order by run_id desc limit %(limit)s
                 """,
-                (tenant, session_id, session_id, before, limit),
+                {"tenant": tenant, "session": session_id, "before": before, "newest": _NEWEST, "limit": limit},
             )
             return list(reversed(await cursor.fetchall()))
 
@@ -311,15 +315,25 @@ class Journal:
         return [Event(entry.sequence, self._codec.decode(entry.kind, entry.body), entry.text) for entry in run.entries]
 
     async def erase(self, tenant: str, subject: str) -> int:
-        """Delete every run of a session or request id, with events, feedback and checkpoints; returns how many."""
+        """Delete every run of a session or request id, with events, feedback and checkpoints; returns how many.
+
+        Later runs of the same sessions read them: what they took over of them word by word, and their state, goes too.
+        """
         async with transaction(self._pool) as conn:
             cursor = await conn.execute(
                 "delete from run where tenant = %s and (request_id = %s or session_id = %s or subject = %s)"
-                " returning tenant, request_id",
+                " returning request_id, session_id",
                 (tenant, subject, subject, subject),
             )
-            gone = [thread_of(*row) for row in await cursor.fetchall()]
-            await _delete_checkpoints(conn, gone)
+            gone = await cursor.fetchall()
+            sessions = sorted({session_id for _, session_id in gone if session_id})
+            cursor = await conn.execute(
+                "update run set question = question - 'standalone' where tenant = %s and subject = any(%s)"
+                " returning request_id",
+                (tenant, sessions),
+            )
+            read = await cursor.fetchall()
+            await _delete_checkpoints(conn, [thread_of(tenant, row[0]) for row in (*gone, *read)])
         return len(gone)
 
     async def purge(self, retention_days: float, *, batch: int = 1000) -> int:

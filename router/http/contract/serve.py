@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import uuid
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from standard.domain.passage import RetrievedPassage
     from standard.domain.question import Question
 
+_LONGEST_NAME: Final = 100
+"""Longest key that names the runs of a batch as it is, each with its number; a longer one is hashed."""
 _INPUTS_AT_ONCE: Final = 4
 """Questions of one batch that are worked on at once."""
 _SOURCES_SECONDS: Final = 5.0
@@ -95,10 +98,12 @@ async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batc
     inputs = [*inputs_of(batch, sources)]
     questions = []
     named = call.request.headers.get("idempotency-key", "")
+    if len(named) > _LONGEST_NAME:
+        named = hashlib.sha256(named.encode()).hexdigest()
     for number, each in enumerate(inputs, start=1):
         try:
             request = read_request(route, each)
-            request.request_id = request.request_id or (f"{named[:120]}-{number}" if named else uuid.uuid4().hex)
+            request.request_id = request.request_id or (f"{named}-{number}" if named else uuid.uuid4().hex)
             questions.append(to_checked(parts, call, request))
         except InvalidInput as error:
             legacy = in_legacy_words(error, route.asks)

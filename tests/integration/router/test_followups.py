@@ -105,6 +105,19 @@ async def test_a_rule_decides_where_the_model_gives_nothing_of_use(
             assert queries(events)[0] == f"{FIRST.rstrip('?')}. {FOLLOW_UP}"
 
 
+async def test_a_run_that_is_asked_for_again_costs_nothing(database_url: str, tmp_path: Path) -> None:
+    async with ModelServer(script(Reply(ALONE))) as model:  # type: ignore[arg-type]
+        llm = {"base_url": model.base_url, "model": "m", "retries": 0}
+        async with running(settings_for(database_url, tmp_path, llm=llm)) as served:
+            await fill(served.client)
+            request = asked(gateway_pb2.ROUTE_STANDARD)
+            request.request_id = new_request_id()
+            first = await served.client.answer(request)
+            calls = len(model.requests)
+            assert await served.client.answer(request) == first
+            assert len(model.requests) == calls
+
+
 async def test_what_condensing_cost_is_taken_off_the_callers_caps() -> None:
     told = {"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}
     async with rig([Reply(ALONE, usage=told)], prices={"scripted": Price(1.0, 1.0, 1.0)}) as asked_of:

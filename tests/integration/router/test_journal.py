@@ -94,6 +94,41 @@ async def test_without_consent_no_text_reaches_the_table(pool: Pool) -> None:
     assert "pump" not in row[0]
 
 
+async def test_erasing_a_run_takes_what_later_runs_of_its_session_took_over_of_it(pool: Pool) -> None:
+    store = journal(pool)
+    for number, session in enumerate(["s1", "s1", "s2"]):
+        kept = {"question": "And who signs for it?", "standalone": "Who signs for the pump?"}
+        begun = await store.begin("default", f"r{number}", "hash", kept, session)
+        await store.append(begun, EVENTS, state="done")
+    async with pool.connection() as connection:
+        await connection.execute(
+            "insert into checkpoints (thread_id, checkpoint_id, checkpoint) values ('default/r1', '1', '{}'), "
+            "('default/r2', '1', '{}')"
+        )
+    assert await store.erase("default", "r0") == 1
+    async with pool.connection() as connection:
+        runs = await (
+            await connection.execute("select request_id, question ? 'standalone' from run order by run_id")
+        ).fetchall()
+        threads = await (await connection.execute("select thread_id from checkpoints")).fetchall()
+    assert runs == [("r1", False), ("r2", True)]
+    assert threads == [("default/r2",)]
+
+
+async def test_a_session_is_read_as_it_stood_before_a_run(pool: Pool) -> None:
+    store = journal(pool)
+    for number in range(4):
+        begun = await store.begin("default", f"r{number}", "hash", {"question": f"{number}?"}, "s1")
+        await store.append(begun, EVENTS, state="done")
+
+    async def read(before: str, limit: int = 3) -> list[str]:
+        return [(asked or {})["question"] for asked, _ in await store.session("default", "s1", before, limit)]
+
+    assert await read("r2") == ["0?", "1?"]
+    assert await read("not-kept") == ["1?", "2?", "3?"]
+    assert await read("not-kept", limit=1) == ["3?"]
+
+
 async def test_erasing_a_session_takes_its_runs_events_feedback_and_checkpoints(pool: Pool) -> None:
     store = journal(pool)
     for number in range(3):
