@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentic.actions import Explore, FindLinked, Read, searches_of
@@ -26,8 +27,13 @@ SNIPPET_LENGTH = 200
 """Code points of a passage's beginning in a PassagesFound event."""
 
 
-def query_events(state: RunState, action: Action) -> tuple[QueryIssued, ...]:
-    """One event for each retrieval that the action is about to run."""
+def query_events(state: RunState, action: Action, prompt_tokens: int = 0) -> tuple[QueryIssued, ...]:
+    """One event for each retrieval that the action is about to run; the first tells the prompt of its proposal."""
+    events = _query_events(state, action)
+    return (*(replace(event, prompt_tokens=prompt_tokens) for event in events[:1]), *events[1:])
+
+
+def _query_events(state: RunState, action: Action) -> tuple[QueryIssued, ...]:
     match action:
         case FindLinked(refs=refs, reason=reason) | Explore(refs=refs, reason=reason):
             found = (held.passage.title.raw.strip() for ref in refs if (held := state.evidence.by_ref(ref)))
@@ -73,13 +79,14 @@ def screened_event(outcome: Outcome) -> PassagesScreened | None:
     return PassagesScreened(outcome.findings) if outcome.findings else None
 
 
-def plan_event(plan: Plan) -> PlanMade:
+def plan_event(plan: Plan, prompt_tokens: int = 0) -> PlanMade:
     """The adopted plan."""
-    return PlanMade(tuple(SubQuestion(branch.id, branch.question, branch.depends_on) for branch in plan.branches))
+    parts = tuple(SubQuestion(branch.id, branch.question, branch.depends_on) for branch in plan.branches)
+    return PlanMade(parts, prompt_tokens)
 
 
-def sufficiency_event(judgement: Judgement) -> SufficiencyJudged:
-    """The judge's checklist."""
+def sufficiency_event(judgement: Judgement, prompt_tokens: int = 0) -> SufficiencyJudged:
+    """The judge's checklist, and why it would go on as it says."""
     return SufficiencyJudged(
         step=judgement.step,
         score=judgement.score,
@@ -87,6 +94,8 @@ def sufficiency_event(judgement: Judgement) -> SufficiencyJudged:
         known=tuple(_with_refs(fact) for fact in judgement.known),
         missing=judgement.missing,
         contradictions=tuple(_with_refs(fact) for fact in judgement.contradictions),
+        reason=judgement.next.reason if judgement.next is not None else "",
+        prompt_tokens=prompt_tokens,
     )
 
 

@@ -68,7 +68,7 @@ async def judge(state: RunState, context: RunContext) -> RunState:
         judgements=(*state.judgements, judged.judgement),
         branch_results=state.branch_results + judged.results,
     )
-    await context.tell(state, sufficiency_event(judged.judgement))
+    await context.tell(state, sufficiency_event(judged.judgement, judged.usage.input_tokens))
     return _count_gain(state, sum(query.new for query in fresh), new_relevant)
 
 
@@ -85,7 +85,9 @@ async def compress(state: RunState, context: RunContext) -> RunState:
         return replace(state.spend(usage), compressed_at=state.steps)
     state = replace(done.state.spend(done.usage), compressed_at=state.steps)
     if done.passage_ids:
-        told = ContextCompressed(state.steps, done.tokens_before, done.tokens_after, done.passage_ids)
+        told = ContextCompressed(
+            state.steps, done.tokens_before, done.tokens_after, done.passage_ids, done.usage.input_tokens
+        )
         await context.tell(state, told)
     return state
 
@@ -135,7 +137,11 @@ async def guard(state: RunState, context: RunContext) -> RunState:
     ruling = rule(state, proposal, GUARDS)
     for trip in ruling.trips:
         stops = isinstance(trip.verdict, Stop)
-        await context.tell(state, GuardTripped(state.steps + 1, trip.guard, proposal.action.kind, trip.reason, stops))
+        # What was narrowed and goes on tells its prompt where it goes on.
+        decides = trip.verdict is ruling.verdict
+        asked, query = (proposal.usage.input_tokens, _first_query(proposal)) if decides else (0, "")
+        step, kind = state.steps + 1, proposal.action.kind
+        await context.tell(state, GuardTripped(step, trip.guard, kind, trip.reason, stops, asked, query))
     match ruling.verdict:
         case Stop(reason=reason, detail=detail):
             return replace(state, proposal=None).end(Ending(reason, _belief(state), detail))
@@ -162,7 +168,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
     if proposal is None:
         return state.end(Ending(StopReason.NO_PROGRESS, detail="nothing was proposed"))
     if isinstance(proposal.action, Plan):
-        await context.tell(state, plan_event(proposal.action))
+        await context.tell(state, plan_event(proposal.action, proposal.usage.input_tokens))
         return replace(
             state,
             plan=proposal.action.branches,
@@ -171,7 +177,7 @@ async def act(state: RunState, context: RunContext) -> RunState:
             proposal=None,
             refused_in_row=0,
         )
-    for body in query_events(state, proposal.action):
+    for body in query_events(state, proposal.action, proposal.usage.input_tokens):
         await context.tell(state, body)
     snippets = context.pattern_of(state).snippets
     try:
@@ -229,15 +235,20 @@ async def _look_up(state: RunState, proposal: Proposal, context: RunContext) -> 
 
 
 def _refuse(state: RunState, proposal: Proposal, guard_name: str, reason: str) -> RunState:
-    searches = searches_of(proposal.action)
     refusal = Refusal(
         step=state.steps + 1,
         guard=guard_name,
         action=proposal.action.kind,
         reason=reason,
-        query=searches[0].query[: embedding.MAX_TEXT] if searches else "",
+        query=_first_query(proposal),
     )
     return replace(state, refusals=(*state.refusals, refusal), refused_in_row=state.refused_in_row + 1, proposal=None)
+
+
+def _first_query(proposal: Proposal) -> str:
+    """What a proposal would look for first, cut."""
+    searches = searches_of(proposal.action)
+    return searches[0].query[: embedding.MAX_TEXT] if searches else ""
 
 
 def _malformed_in_row(state: RunState) -> int:

@@ -203,9 +203,9 @@ def _said(body: EventBody) -> Iterable[str]:
         case PlanMade():
             return [part.question for part in body.sub_questions]
         case SufficiencyJudged():
-            return (*body.known, *body.missing, *body.contradictions)
+            return (*body.known, *body.missing, *body.contradictions, body.reason)
         case GuardTripped():
-            return (body.reason,)
+            return (body.reason, body.query)
         case ClarificationAsked():
             return (body.question, *body.options)
         case Degraded():
@@ -220,16 +220,18 @@ def _said_anew(body: EventBody, clean: Callable[[str], str]) -> EventBody:
         case QueryIssued():
             return replace(body, query=clean(body.query), reason=clean(body.reason))
         case PlanMade():
-            return PlanMade(tuple(replace(part, question=clean(part.question)) for part in body.sub_questions))
+            parts = tuple(replace(part, question=clean(part.question)) for part in body.sub_questions)
+            return replace(body, sub_questions=parts)
         case SufficiencyJudged():
             return replace(
                 body,
                 known=tuple(map(clean, body.known)),
                 missing=tuple(map(clean, body.missing)),
                 contradictions=tuple(map(clean, body.contradictions)),
+                reason=clean(body.reason),
             )
         case GuardTripped():
-            return replace(body, reason=clean(body.reason))
+            return replace(body, reason=clean(body.reason), query=clean(body.query))
         case ClarificationAsked():
             return ClarificationAsked(clean(body.question), tuple(map(clean, body.options)))
         case Degraded():

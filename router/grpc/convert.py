@@ -105,26 +105,31 @@ def event_message(event: events.Event) -> gateway_pb2.Event:
             message.token.text = text(piece)
         case events.DecisionMade(decision=decision):
             message.decision.CopyFrom(decision_message(decision))
-        case events.PlanMade(sub_questions=parts):
+        case events.PlanMade(sub_questions=parts, prompt_tokens=tokens):
             message.plan.SetInParent()
+            message.plan.prompt_tokens = tokens
             for part in parts:
                 message.plan.sub_questions.add(id=part.id, question=text(part.question), depends_on=part.depends_on)
         case events.QueryIssued() as query:
             message.query.step, message.query.action = query.step, query.action
             message.query.query, message.query.reason = text(query.query), text(query.reason)
+            message.query.prompt_tokens = query.prompt_tokens
         case events.PassagesFound() as found:
             _passages(message.passages, found)
         case events.SufficiencyJudged() as judged:
             message.sufficiency.step, message.sufficiency.score = judged.step, judged.score
             message.sufficiency.sufficient = judged.sufficient
+            message.sufficiency.reason, message.sufficiency.prompt_tokens = text(judged.reason), judged.prompt_tokens
             message.sufficiency.known.extend(map(text, judged.known))
             message.sufficiency.missing.extend(map(text, judged.missing))
             message.sufficiency.contradictions.extend(map(text, judged.contradictions))
         case events.GuardTripped() as trip:
             message.guard.step, message.guard.guard = trip.step, trip.guard
+            message.guard.prompt_tokens, message.guard.query = trip.prompt_tokens, text(trip.query)
             message.guard.action, message.guard.reason, message.guard.stops = trip.action, text(trip.reason), trip.stops
         case events.ContextCompressed() as compressed:
             message.compression.step = compressed.step
+            message.compression.prompt_tokens = compressed.prompt_tokens
             message.compression.tokens_before = compressed.tokens_before
             message.compression.tokens_after = compressed.tokens_after
             message.compression.passage_ids.extend(compressed.passage_ids)

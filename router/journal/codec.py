@@ -87,11 +87,11 @@ def redact(body: EventBody, consent: Consent) -> EventBody:
             parts = tuple(replace(part, question=kept(part.question, consent)) for part in body.sub_questions)
             return replace(body, sub_questions=parts)
         case events.SufficiencyJudged():
-            return replace(body, known=(), missing=(), contradictions=())
+            return replace(body, known=(), missing=(), contradictions=(), reason="")
         case events.ClarificationAsked():
             return replace(body, question=kept(body.question, consent), options=())
         case events.GuardTripped():
-            return replace(body, reason=kept(body.reason, consent))
+            return replace(body, reason=kept(body.reason, consent), query=kept(body.query, consent))
         case events.TokenEmitted():
             return replace(body, text="")
         case events.PassagesFound():

@@ -35,9 +35,10 @@ class SubQuestion:
 
 @dataclass(frozen=True, slots=True)
 class PlanMade:
-    """The question was split."""
+    """The question was split. `prompt_tokens` here and below: of the prompts that this came of, 0 without a model."""
 
     sub_questions: tuple[SubQuestion, ...]
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class QueryIssued:
     action: str
     query: str
     reason: str = ""
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class PassagesScreened:
 
 @dataclass(frozen=True, slots=True)
 class SufficiencyJudged:
-    """The evidence so far was judged. `score` 0-1; the lists are the judge's checklist."""
+    """The evidence so far was judged. `score` 0-1; the lists are the judge's checklist, `reason` its next move's."""
 
     step: int
     score: float
@@ -89,17 +91,24 @@ class SufficiencyJudged:
     known: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     contradictions: tuple[str, ...] = ()
+    reason: str = ""
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class GuardTripped:
-    """A guard refused an action or stopped the search. `guard` is a label of pointsman_agentic_guard_trips_total."""
+    """A guard refused an action or stopped the search; `query` is what the action would have looked for first.
+
+    `guard` is a label of pointsman_agentic_guard_trips_total.
+    """
 
     step: int
     guard: str
     action: str
     reason: str
     stops: bool = False
+    prompt_tokens: int = 0
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +119,7 @@ class ContextCompressed:
     tokens_before: int
     tokens_after: int
     passage_ids: tuple[str, ...]
+    prompt_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

