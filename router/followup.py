@@ -16,7 +16,7 @@ from standard.domain.text import UntrustedText
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from standard.domain.question import Question
+    from standard.domain.question import Budget, Question
     from standard.sandbox.guarded_llm import GuardedLlm
 
 SESSION_TURNS: Final = 3
@@ -47,6 +47,7 @@ async def understood(
     if question.standalone is not None or not question.history or not leans(question.text.raw):
         return Understood(question)
     usage, text = Usage(), None
+    began = asyncio.get_running_loop().time()
     seconds = _seconds(question)
     tokens = question.budget.max_tokens
     if (
@@ -61,7 +62,16 @@ async def understood(
     if text is None:
         by_rule = asked_text(question)
         text = question.text if by_rule == question.text.raw else UntrustedText(by_rule)
-    return Understood(replace(question, standalone=text, budget=less(question.budget, usage)), usage)
+    took = asyncio.get_running_loop().time() - began
+    return Understood(replace(question, standalone=text, budget=_left(question.budget, usage, took)), usage)
+
+
+def _left(budget: Budget, usage: Usage, took: float) -> Budget:
+    """What a call that took so many seconds leaves of the caller's caps."""
+    rest = less(budget, usage)
+    if rest.max_seconds is None:
+        return rest
+    return replace(rest, max_seconds=max(rest.max_seconds - took, 0.0))
 
 
 def _seconds(question: Question) -> float:

@@ -120,7 +120,7 @@ async def test_a_run_that_is_asked_for_again_costs_nothing(database_url: str, tm
 
 async def test_what_condensing_cost_is_taken_off_the_callers_caps() -> None:
     told = {"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}
-    async with rig([Reply(ALONE, usage=told)], prices={"scripted": Price(1.0, 1.0, 1.0)}) as asked_of:
+    async with rig([Reply(ALONE, usage=told, delay=0.3)], prices={"scripted": Price(1.0, 1.0, 1.0)}) as asked_of:
         history = (Turn("user", UntrustedText(FIRST)),)
         budget = Budget(max_steps=3, max_tokens=5_000, max_seconds=60.0, max_cost_usd=0.01)
         leaning = Question(UntrustedText(FOLLOW_UP), history=history, budget=budget)
@@ -129,7 +129,9 @@ async def test_what_condensing_cost_is_taken_off_the_callers_caps() -> None:
     assert found.usage.billed_tokens == 1_000
     left = found.question.budget
     assert left.max_cost_usd == pytest.approx(0.009)
-    assert replace(left, max_cost_usd=0.01) == replace(budget, max_tokens=4_000)
+    assert left.max_seconds is not None
+    assert 55.0 < left.max_seconds <= 59.7
+    assert replace(left, max_cost_usd=0.01, max_seconds=60.0) == replace(budget, max_tokens=4_000)
 
 
 async def test_what_leans_on_nothing_costs_no_call(database_url: str, tmp_path: Path) -> None:
