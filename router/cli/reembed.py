@@ -66,13 +66,13 @@ def start(
     model: Annotated[
         str,
         typer.Option(
-            help="NAME of a section [embedders.NAME], builtin, a sentence-transformers id or folder, or openai:NAME;"
-            " default: the server's own [embedding]."
+            help="NAME of a section \\[embedders.NAME], builtin, a sentence-transformers id or folder, or openai:NAME;"
+            " default: the server's own \\[embedding]."
         ),
     ] = "",
     base_url: Annotated[str, typer.Option("--base-url", help="Endpoint of openai:NAME.")] = "",
     dimensions: Annotated[int, typer.Option(min=0, help="Length of an endpoint's vectors; 0: what it gives.")] = 0,
-    max_tokens: Annotated[int, typer.Option(min=0, help="Window of an endpoint's model; 0: as in [embedding].")] = 0,
+    max_tokens: Annotated[int, typer.Option(min=0, help="Window of an endpoint's model; 0: as in \\[embedding].")] = 0,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show how it goes until a switch is possible.")] = True,
     server: Server = None,
     key: Key = "",
