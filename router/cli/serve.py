@@ -6,6 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Annotated, Any
 
+import structlog
 import typer
 import uvloop
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from router.process.serverlock import RunningServer
     from router.process.supervisor import Group
+
+_log = structlog.get_logger("pointsman.serve")
 
 
 def register(app: typer.Typer) -> None:
@@ -57,7 +60,7 @@ async def serve_until_stopped(settings: Settings) -> None:
     async with open_server_process(settings) as server:
         _print_how_to_call(server, settings)
         await stop.wait()
-        diagnostics().print("stopping: calls in flight finish first ...")
+        _say_stopping(settings)
 
 
 async def supervise(settings: Settings, overrides: Mapping[str, Any]) -> None:
@@ -82,7 +85,7 @@ async def supervise(settings: Settings, overrides: Mapping[str, Any]) -> None:
             await stop.wait()
             for follower in followers:
                 follower.cancel()
-        diagnostics().print("stopping: calls in flight finish first ...")
+        _say_stopping(settings)
 
 
 def _stopped_by_signals() -> asyncio.Event:
@@ -101,7 +104,17 @@ def _stopped_by_signals() -> asyncio.Event:
     return stop
 
 
+def _say_stopping(settings: Settings) -> None:
+    message = "stopping: calls in flight finish first"
+    if settings.log.format == "json":
+        _log.info(message)
+    else:
+        diagnostics().print(f"{message} ...")
+
+
 def _print_how_to_call(server: RunningServer, settings: Settings) -> None:
+    if settings.log.format == "json":
+        return  # whoever reads this stream reads records, and one of them says where it serves
     console = diagnostics()
     if settings.auth.mode == "keys":
         console.print("Every call needs an API key: `pointsman keys create --tenant NAME` makes one")
@@ -117,6 +130,7 @@ def _print_how_to_call(server: RunningServer, settings: Settings) -> None:
         if settings.http.console:
             console.print(f"  {server.http_url}/ in a browser is the console: ask, watch, recent runs, routing, corpus")
     body = '{"question": "..."}'
-    console.print(f"  grpcurl -plaintext -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
+    key = ' -H "authorization: Bearer KEY"' if settings.auth.mode == "keys" else ""
+    console.print(f"  grpcurl -plaintext{key} -d '{body}' {server.target} pointsman.v1.GatewayService/Answer")
     console.print(f'  Python: async with pointsman.client.Pointsman("{server.target}") as p: await p.answer("...")')
     console.print("Ctrl-C stops it.")

@@ -5,9 +5,10 @@ A bad value stops the start with the key, the problem and what is allowed.
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import platformdirs
 from pydantic import Field, ValidationError
@@ -117,7 +118,26 @@ def load_settings(**overrides: Any) -> Settings:  # noqa: ANN401 - values are va
     except ValidationError as error:
         raise BadSettings([_problem(dict(item)) for item in error.errors()]) from None
     except (SettingsError, ValueError) as error:
-        raise BadSettings([f"{config_path() or 'settings'}: {error}"]) from None
+        raise BadSettings(_unreadable_values() or [f"{config_path() or 'settings'}: {error}"]) from None
+
+
+def _unreadable_values() -> list[str]:
+    """What is wrong with values of the environment that stand for lists and tables and are no JSON."""
+    problems = []
+    for variable, value in sorted(os.environ.items()):
+        section = Settings.model_fields.get(_section_of(variable))
+        key = variable.partition("__")[2].lower()
+        if section is None or not (isinstance(section.annotation, type) and issubclass(section.annotation, Section)):
+            continue
+        field = section.annotation.model_fields.get(key)
+        kind = None if field is None else get_origin(field.annotation)
+        if kind in {tuple, dict}:
+            try:
+                json.loads(value)
+            except ValueError:
+                shape = '["a", "b"]' if kind is tuple else '{"a": "b"}'
+                problems.append(f"{_section_of(variable)}.{key} ({variable}): must be JSON, such as {shape}")
+    return problems
 
 
 def _section_of(variable: str) -> str:

@@ -38,6 +38,24 @@ def test_a_bad_value_names_the_key_the_problem_and_what_is_allowed(monkeypatch: 
     assert "'standard' or 'agentic'" in text
 
 
+@pytest.mark.parametrize(
+    ("variable", "key", "shape"),
+    [
+        ("POINTSMAN_HTTP__CONTRACTS", "http.contracts", '["a", "b"]'),
+        ("POINTSMAN_LLM__MODELS", "llm.models", '{"a": "b"}'),
+        ("POINTSMAN_LIMITS__TENANTS", "limits.tenants", '{"a": "b"}'),
+        ("POINTSMAN_TRACES__HEADERS", "traces.headers", '{"a": "b"}'),
+    ],
+)
+def test_a_list_or_table_of_the_environment_that_is_no_json_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, key: str, shape: str
+) -> None:
+    monkeypatch.setenv(variable, "langserve")
+    with pytest.raises(BadSettings) as problem:
+        load_settings()
+    assert problem.value.problems == [f"{key} ({variable}): must be JSON, such as {shape}"]
+
+
 def test_a_misspelt_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pointsman.toml").write_text("[server]\nprot = 1\n")
     with pytest.raises(BadSettings, match=r"server\.prot"):
