@@ -437,7 +437,7 @@ async def test_what_is_replaced_while_a_change_begins_is_in_it_as_it_is_now(
             await made_ready(pool, embedders, server.base_url)  # after the writer began, before it locked anything
             return await put_documents(conn, owner, given)
 
-        monkeypatch.setattr("standard.corpus.ingest.put_documents", put_late)
+        monkeypatch.setattr("standard.corpus.stages.write.put_documents", put_late)
         await fill(pool, HashingEmbedder(), [document(1, edition=2)])
         change = await get_reembedding(pool, "default", "default")
         assert await count_lacking(pool, change.collection_id, change.new.generation_id) == 1
