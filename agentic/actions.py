@@ -108,11 +108,13 @@ class Finish:
     """Stop searching and answer.
 
     `belief` is what the controller thinks of the evidence: sufficient (it answers the question), partial (the best
-    there is, something is missing) or unanswerable (the collection does not hold it).
+    there is, something is missing) or unanswerable (the collection does not hold it). `refs` are sources to answer from
+    though they were not read: what was found of them says all.
     """
 
     belief: Literal["sufficient", "partial", "unanswerable"]
     reason: str = ""
+    refs: tuple[int, ...] = ()
     kind: Literal["finish"] = "finish"
 
 
@@ -133,7 +135,8 @@ Action: TypeAlias = Annotated[
 class Proposal:
     """An action and what came with it.
 
-    `extra_calls` counts further tool calls of the same turn (they are refused). `usage` is what proposing cost.
+    `extra_calls` counts further tool calls of the same turn (they are refused). `usage` is what proposing cost. `notes`
+    are what the controller noted of sections that it was shown, by source number.
     `unknown` are references of the queries that nothing read so far and nothing in the collection contains, and
     `vectors` holds the L2-normalised float32 embedding of each query of the action as bytes, in order: both are looked
     up between proposal and guards, so that guards stay pure.
@@ -146,6 +149,7 @@ class Proposal:
     usage: Usage = Usage()
     unknown: tuple[str, ...] = ()
     vectors: tuple[bytes, ...] = ()
+    notes: tuple[tuple[int, str], ...] = ()
 
 
 def searches_of(action: Action) -> tuple[Search, ...]:

@@ -158,7 +158,7 @@ def compression_due(state: RunState) -> bool:
         and not (last is not None and last.sufficient and last.by == "llm")
         and state.steps_left > 0
         and state.steps - state.compressed_at >= settings.every_steps
-        and len(state.evidence.in_context) >= settings.min_passages
+        and len(state.evidence.in_turns) >= settings.min_passages
     )
 
 

@@ -186,10 +186,12 @@ async def _read(state: RunState, action: Read, library: Library, scope: Scope) -
     # Empty where the scan withholds the section; the passage stays as it was found.
     # What was read is new to a judge, whatever it said of the piece.
     text = section.text
-    read = replace(held, full=True, dropped=False, relevant=None, section=text, neighbours=action.neighbours)
+    read = replace(held, full=True, dropped=False, relevant=None, section=text, neighbours=action.neighbours, note="")
     evidence = Evidence(tuple(read if item.ref == read.ref else item for item in state.evidence.held))
-    gained = len(text) > len(held.passage.text) or not held.full or held.dropped
-    issued = IssuedQuery(state.steps + 1, "read", held.passage.title.raw[:200], b"", int(gained), int(not gained))
+    again = bool(held.note) and held.section == text  # it was shown before and is to be noted better
+    gained = not again and (len(text) > len(held.passage.text) or not held.full or held.dropped)
+    title = held.passage.title.raw[:200]
+    issued = IssuedQuery(state.steps + 1, "read", title, b"", int(gained), int(not gained), ref=read.ref)
     admission = Admission((read,) if gained else (), int(not gained))
     return Outcome(evidence, (issued,), (admission,), _read_anew(held.passage, section.finding))
 

@@ -115,7 +115,7 @@ async def propose(state: RunState, context: RunContext) -> RunState:
         if now.remaining_seconds <= state.limits.reserve_seconds:
             return await _out_of_time(now, context, "propose")
         return await propose(await _give_up_on_llm(state, context, error), context)
-    state = replace(state.spend(proposal.usage), proposal=proposal)
+    state = replace(state.spend(proposal.usage), proposal=proposal, evidence=state.evidence.noted(proposal.notes))
     if isinstance(proposal.action, Malformed) and _malformed_in_row(state) >= 1:
         # One repair attempt was made; from here the rules carry the run on.
         problem = UnreadableOutput(proposal.action.problem)
@@ -154,7 +154,8 @@ async def guard(state: RunState, context: RunContext) -> RunState:
     state = replace(state, dropped_queries=state.dropped_queries + dropped)
     action = ruling.proposal.action
     if isinstance(action, Finish):
-        return replace(state, proposal=None).end(_ending_of(action))
+        shown = state.evidence.shown_to_writer(action.refs)
+        return replace(state, proposal=None, evidence=shown).end(_ending_of(action))
     if isinstance(action, Ask):
         await context.tell(state, ClarificationAsked(action.question, action.options))
         if not context.can_ask:

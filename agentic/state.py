@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -25,7 +26,8 @@ class Held:
     `full`: its text stands in the context; a snippet only, until read, if false. `dropped`: compression took the text
     out of the context (the id and number stay valid, and it may be read again). `relevant` is the judge's word on it,
     None until judged. `section` is the parent section's text once read, with the sections around it if `neighbours`.
-    `branch` is the plan's branch that brought it.
+    `branch` is the plan's branch that brought it. `note` is what the controller noted of a section that it was shown;
+    the note stands for it in later turns, the section in the answer's prompt.
     """
 
     ref: int
@@ -37,6 +39,7 @@ class Held:
     section: UntrustedText | None = None
     neighbours: bool = False
     branch: str = ""
+    note: str = ""
 
     @property
     def passage(self) -> Passage:
@@ -74,10 +77,33 @@ class Evidence:
         """The passages whose full text a prompt would show: read, not compressed, not judged irrelevant."""
         return tuple(item for item in self.held if item.full and not item.dropped and item.relevant is not False)
 
+    @property
+    def in_turns(self) -> tuple[Held, ...]:
+        """The passages of the context that a turn of a controller shows in full: those without a note."""
+        return tuple(item for item in self.in_context if not item.note)
+
+    def noted(self, notes: Iterable[tuple[int, str]]) -> Evidence:
+        """With a note for each of these source numbers."""
+        said = dict(notes)
+        if not said:
+            return self
+        return Evidence(tuple(replace(item, note=said.get(item.ref, item.note)) for item in self.held))
+
+    def shown_to_writer(self, refs: Iterable[int]) -> Evidence:
+        """With these sources in the context as they were found, read or not."""
+        wanted = frozenset(refs)
+        if not wanted:
+            return self
+        held = (replace(item, full=True, dropped=False) if item.ref in wanted else item for item in self.held)
+        return Evidence(tuple(held))
+
 
 @dataclass(frozen=True, slots=True)
 class IssuedQuery:
-    """A retrieval action that ran. `vector` is the query's L2-normalised float32 embedding as bytes, empty for none."""
+    """A retrieval action that ran; `ref` is the source that was read, 0 for other actions.
+
+    `vector` is the query's L2-normalised float32 embedding as bytes, empty for none.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 
@@ -88,6 +114,7 @@ class IssuedQuery:
     new: int = 0
     duplicates: int = 0
     branch: str = ""
+    ref: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from agentic.prompting import (
     tag_of,
 )
 from agentic.replies import Line, closed, first_items
+from agentic.state import Fact
 from agentic.structured import describe_problems
 from standard.citations.quote import QuotedPassage
 from standard.domain.text import UntrustedText
@@ -50,6 +51,9 @@ SNIPPET_LENGTH = 240
 _OLDER_LENGTH = 100
 """What stays of a snippet once a newer search has found others."""
 _TITLE_LENGTH = 120
+_NOTE_LENGTH = 800
+_MOST_NAMED = 8
+"""Sources that `finish` may name beside those that were read."""
 _TURN_TOKENS = 400
 _ARGUMENT_LENGTH = 4_000
 
@@ -62,7 +66,12 @@ def _source(value: object) -> object:
     return value
 
 
+def _cut(value: object) -> object:
+    return " ".join(value.split())[:_NOTE_LENGTH] if isinstance(value, str) else value
+
+
 Source = Annotated[int, BeforeValidator(_source)]
+Note = Annotated[str, BeforeValidator(_cut)]
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -72,6 +81,7 @@ class KeywordArguments(BaseModel):
     model_config = _STRICT
     keywords: str
     reason: Line = ""
+    learned: Note = ""
 
 
 class SemanticArguments(BaseModel):
@@ -80,6 +90,7 @@ class SemanticArguments(BaseModel):
     model_config = _STRICT
     query: str
     reason: Line = ""
+    learned: Note = ""
 
 
 class ReadArguments(BaseModel):
@@ -89,6 +100,7 @@ class ReadArguments(BaseModel):
     source: Source
     neighbours: bool = False
     reason: Line = ""
+    learned: Note = ""
 
 
 class LinkedArguments(BaseModel):
@@ -97,6 +109,7 @@ class LinkedArguments(BaseModel):
     model_config = _STRICT
     sources: Annotated[list[Source], BeforeValidator(first_items(3))]
     reason: Line = ""
+    learned: Note = ""
 
 
 class AskArguments(BaseModel):
@@ -112,37 +125,37 @@ class FinishArguments(BaseModel):
 
     model_config = _STRICT
     verdict: Literal["sufficient", "partial", "unanswerable"]
+    sources: Annotated[list[Source], BeforeValidator(first_items(_MOST_NAMED))] = []
     reason: Line = ""
 
 
 _TEXT: Mapping[str, object] = {"type": "string"}
 _TEXTS: Mapping[str, object] = {"type": "array", "items": _TEXT}
 _TAG: Mapping[str, object] = {"type": "string", "description": "its tag, such as S3"}
-_TAGS: Mapping[str, object] = {"type": "array", "items": _TAG}
-_REASON: Mapping[str, object] = {"type": "string", "description": "one sentence: what you hope to learn"}
-_WHY: Mapping[str, object] = {"type": "string", "description": "one sentence: what was found, what was not"}
+_TAGS: Mapping[str, object] = {"type": "array", "items": _TEXT}
+_TURN: Mapping[str, object] = {"reason": _TEXT, "learned": _TEXT}
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
         "keyword_search",
         "Passages that hold words exactly: names, codes, numbers, terms. Phrases in quotation marks, or parts between "
         "commas.",
-        closed({"keywords": _TEXT, "reason": _REASON}),
+        closed({"keywords": _TEXT, **_TURN}),
     ),
     Tool(
         "semantic_search",
         "Passages whose sentences mean what the query says, whatever their words.",
-        closed({"query": _TEXT, "reason": _REASON}),
+        closed({"query": _TEXT, **_TURN}),
     ),
     Tool(
         "read_chunk",
         "The whole section that a source stands in; with neighbours also the sections around it.",
-        closed({"source": _TAG, "neighbours": {"type": "boolean"}, "reason": _REASON}),
+        closed({"source": _TAG, "neighbours": {"type": "boolean"}, **_TURN}),
     ),
     Tool(
         "find_linked",
         "Passages that share titles, names or codes with up to three sources.",
-        closed({"sources": _TAGS, "reason": _REASON}),
+        closed({"sources": _TAGS, **_TURN}),
     ),
     Tool(
         "ask_user",
@@ -151,9 +164,15 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "finish",
-        "End the search: sufficient (what was read answers the question), partial (no search is left that could bring "
-        "the rest), unanswerable (the collection does not hold it).",
-        closed({"verdict": {"type": "string", "enum": ["sufficient", "partial", "unanswerable"]}, "reason": _WHY}),
+        "End the search: sufficient (the sources answer the question), partial (no search is left that could bring the "
+        "rest), unanswerable (the collection does not hold it).",
+        closed(
+            {
+                "verdict": {"type": "string", "enum": ["sufficient", "partial", "unanswerable"]},
+                "sources": _TAGS,
+                "reason": _TEXT,
+            }
+        ),
     ),
 )
 
@@ -162,20 +181,23 @@ _SYSTEM = join(
     [
         instruction(
             "You gather from a collection of documents what a question needs. Another reader writes the answer, "
-            "from the sources that you have read. Call one tool a turn."
+            "from the sources that you hand over. Call one tool a turn."
         ),
         DATA_RULE,
         instruction("""\
 How to go about it:
-- Snippets only hint. Read a source before you rely on it, also where its snippet says all that you need: the writer
-  sees nothing but what you have read.
 - Exact names, codes and numbers: keyword_search. Descriptions: semantic_search. Where one finds nothing, try the other
   before you change the words.
-- Follow a chain link by link, with the names that you have read. Before you go on from a name, check that the source
+- What is found is shown by its beginning or best sentence. Where that says all that you need, do not read it: name it
+  in "sources" of finish. Where it ends in "…" just before the answer or a condition of it, read it.
+- A section that you read is shown once. Note in "learned" of your next call what it says on the question, with names,
+  numbers and conditions: from then on you see the note alone, the writer the whole section. Else leave it empty.
+- Follow a chain link by link, with the names that you have found. Before you go on from a name, check that the source
   means the same person, place or thing.
 - Where documents name each other, find_linked is the shortest way.
 - Do not ask again for what a query above asked, however phrased. A refused call says why; do something else.
-- Finish as soon as what was read answers the whole question."""),
+- Finish as soon as what was read and what you name in "sources" answer the whole question.
+- "reason" is one sentence: what you hope to learn; for finish, what was found and what was not."""),
     ],
 )
 
@@ -197,11 +219,16 @@ class ToolsController:
             tool_choice="required",
         )
         completion = await self._llm.complete(request)
-        action = action_of(completion, state)
-        if self._llm.leak_of(_SYSTEM, asdict(action)):
+        action, learned = action_of(completion, state)
+        if self._llm.leak_of(_SYSTEM, {"learned": learned, **asdict(action)}):
             self._llm.withheld(Purpose.CONTROL)
-            action = Malformed("the arguments repeated the instructions")
-        return Proposal(action, extra_calls=max(0, len(completion.tool_calls) - 1), usage=completion.usage)
+            action, learned = Malformed("the arguments repeated the instructions"), ""
+        return Proposal(
+            action,
+            extra_calls=max(0, len(completion.tool_calls) - 1),
+            usage=completion.usage,
+            notes=notes_of(state, learned),
+        )
 
 
 def tools_pattern(llm: Llm) -> Pattern:
@@ -210,12 +237,14 @@ def tools_pattern(llm: Llm) -> Pattern:
 
 
 def messages(state: RunState, marker: Marker) -> tuple[Message, ...]:
-    """A turn: the question, what was read, what was found, what was tried and refused."""
+    """A turn: the question, what was noted and read, what was found, what was tried and refused."""
     parts = [question_sections(state, marker)]
     if state.summary is not None:
         parts += note_sections("The record so far:", "K", [fact_text(fact) for fact in state.summary.facts], marker)
         parts += note_sections("Open:", "M", state.summary.open_questions, marker)
-    read = state.evidence.in_context
+    notes = [fact_text(Fact(held.note, (held.ref,))) for held in state.evidence.in_context if held.note]
+    parts += note_sections("Read before, as you noted it:", "N", notes, marker)
+    read = state.evidence.in_turns
     if read:
         parts += [instruction("Sources that you have read:"), source_sections(read, marker)]
     found = found_lines(state)
@@ -256,56 +285,66 @@ def snippet(held: Held, state: RunState) -> Held:
     text = shown_text(held.passage)
     query = next((item.query for item in state.queries if item.step == held.step), state.question.raw)
     _, (start, _) = QuotedPassage(held.passage).best_match(query)
-    sentence = text[start : start + SNIPPET_LENGTH].strip() or text[:SNIPPET_LENGTH]
-    return replace(held, section=UntrustedText(f"{sentence} …" if len(sentence) < len(text) else sentence))
+    if not text[start : start + SNIPPET_LENGTH].strip():
+        start = 0
+    before = "… " if text[:start].strip() else ""
+    after = " …" if text[start + SNIPPET_LENGTH :].strip() else ""
+    return replace(held, section=UntrustedText(f"{before}{text[start : start + SNIPPET_LENGTH].strip()}{after}"))
 
 
-def action_of(completion: Completion, state: RunState) -> Action:
-    """The first call as an action. Nothing that a reply merely writes is ever executed."""
+def notes_of(state: RunState, learned: str) -> tuple[tuple[int, str], ...]:
+    """What was learned as the note of the section that was read last; nothing where that is not shown any more."""
+    ref = next((query.ref for query in reversed(state.queries) if query.ref), 0)
+    shown = any(held.ref == ref and held.section is not None for held in state.evidence.in_turns)
+    return ((ref, learned),) if learned and shown else ()
+
+
+def action_of(completion: Completion, state: RunState) -> tuple[Action, str]:
+    """The first call as an action, and what it says was learned. Nothing that a reply merely writes is executed."""
     if completion.tool_calls:
         return _call_action(completion.tool_calls[0])
     if completion.finish_reason == "length":
-        return Malformed("the reply was cut off before it called a tool")
+        return Malformed("the reply was cut off before it called a tool"), ""
     if completion.text.strip() and state.steps > 1:
-        return Finish("sufficient", reason="the model answered instead of calling a tool")
-    return Malformed("no tool was called")
+        return Finish("sufficient", reason="the model answered instead of calling a tool"), ""
+    return Malformed("no tool was called"), ""
 
 
-def _call_action(call: ToolCall) -> Action:
+def _call_action(call: ToolCall) -> tuple[Action, str]:
     if len(call.arguments) > _ARGUMENT_LENGTH:
-        return Malformed("the arguments are too long")
+        return Malformed("the arguments are too long"), ""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (json.JSONDecodeError, RecursionError):
-        return Malformed("the arguments are no JSON")
+        return Malformed("the arguments are no JSON"), ""
     try:
         return _typed_action(call.name, arguments)
     except ValidationError as error:
-        return Malformed(f"wrong arguments: {describe_problems(error)}")
+        return Malformed(f"wrong arguments: {describe_problems(error)}"), ""
 
 
-def _typed_action(name: str, arguments: object) -> Action:
+def _typed_action(name: str, arguments: object) -> tuple[Action, str]:
     match name:
         case "keyword_search":
             keyword = KeywordArguments.model_validate(arguments)
-            return Search(_query(keyword.keywords), keyword.reason, mode="keyword")
+            return Search(_query(keyword.keywords), keyword.reason, mode="keyword"), keyword.learned
         case "semantic_search":
             semantic = SemanticArguments.model_validate(arguments)
-            return Search(_query(semantic.query), semantic.reason, mode="semantic")
+            return Search(_query(semantic.query), semantic.reason, mode="semantic"), semantic.learned
         case "read_chunk":
             read = ReadArguments.model_validate(arguments)
-            return Read(read.source, read.neighbours, read.reason)
+            return Read(read.source, read.neighbours, read.reason), read.learned
         case "find_linked":
             linked = LinkedArguments.model_validate(arguments)
-            return FindLinked(tuple(linked.sources), linked.reason)
+            return FindLinked(tuple(linked.sources), linked.reason), linked.learned
         case "ask_user":
             ask = AskArguments.model_validate(arguments)
-            return Ask(ask.question, tuple(ask.options))
+            return Ask(ask.question, tuple(ask.options)), ""
         case "finish":
             finish = FinishArguments.model_validate(arguments)
-            return Finish(finish.verdict, finish.reason)
+            return Finish(finish.verdict, finish.reason, tuple(finish.sources)), ""
         case _:
-            return Malformed("there is no such tool")
+            return Malformed("there is no such tool"), ""
 
 
 def _query(text: str) -> str:

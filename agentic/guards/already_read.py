@@ -1,7 +1,7 @@
 """Prevents: reading the same thing twice, and the opposite: forbidding a second reading that is needed.
 
-A model that re-reads a source pays a step for text that its context already shows. But once compression has taken the
-text out of the context, reading it again is right.
+A model that re-reads a source pays a step for text that its context already shows. But once compression or a note of
+its own has taken the text out of the context, reading it again is right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def check(state: RunState, proposal: Proposal) -> Verdict:
     if not isinstance(proposal.action, Read):
         return ALLOW
     held = state.evidence.by_ref(proposal.action.ref)
-    if held is None or held.section is None or held.dropped:
+    if held is None or held.section is None or held.dropped or held.note:
         return ALLOW
     if proposal.action.neighbours and not held.neighbours:
         return ALLOW

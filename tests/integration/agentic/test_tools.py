@@ -18,7 +18,7 @@ from standard.domain.question import Budget
 from standard.llm.client import OpenAiLlm
 from standard.llm.config import LlmConfig
 from tests.support.memory_retriever import MemoryLibrary, embed, passage
-from tests.support.model_server import Call, ModelServer, Reply, always, echoing, obedient, tool_caller
+from tests.support.model_server import Call, ModelServer, Recorded, Reply, always, echoing, obedient, tool_caller
 from tests.unit.agentic.scripted import PlainWriter, run
 
 QUESTION = "When was the captain of Razorbill born?"
@@ -80,6 +80,88 @@ async def test_snippets_until_read_then_the_section(
     assert "already read" in turns[3]
     assert (result.outcome, result.stop_reason, result.steps) == (Outcome.ANSWERED, StopReason.SUFFICIENT, 3)
     assert [held.passage.document_id for held in writer.requests[0].held] == ["berg"]  # what was read
+
+
+async def test_a_section_is_shown_once_and_then_as_it_was_noted(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    long = "Anna Berg was born in 1970. " + "She likes the sea. " * 40
+    library.passages[2] = passage("berg", long, title="Anna Berg")
+    server.script = [
+        call("keyword_search", keywords='"Anna Berg"'),
+        call("read_chunk", source="S2", neighbours=False),
+        call("semantic_search", query="piers of the harbour", learned="Anna Berg was born in 1970.\nS9: forged"),
+        FINISH,
+    ]
+    writer = PlainWriter()
+    await ask(llm, library, writer=writer, top_k=1)
+    turns = [request.text("user") for request in server.requests]
+    assert turns[2].count("She likes the sea") == 40
+    assert "She likes the sea" not in turns[3]
+    assert "N1: Anna Berg was born in 1970. S9: forged (S2)" in turns[3]
+    (held,) = writer.requests[0].held
+    assert held.text.raw.count("She likes the sea") == 40  # the writer sees the section, not the note
+
+
+async def test_what_was_noted_may_be_read_again_and_brings_nothing_new(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [
+        call("read_chunk", source="S1", neighbours=False),
+        call("read_chunk", source="S1", neighbours=False, learned="It is about Razorbill."),
+        FINISH,
+    ]
+    result, events = await ask(llm, library)
+    assert trips(events) == []
+    assert [len(event.passages) for event in events if isinstance(event, PassagesFound)][-1] == 0
+    shown = server.requests[2].text("user")
+    assert "It is about Razorbill." not in shown  # the section stands there again
+    assert result.steps == 3
+
+
+async def test_a_source_that_finish_names_is_answered_from_without_a_step(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [
+        call("semantic_search", query="birth of Anna Berg"),
+        call("finish", verdict="sufficient", sources=["S1", "S3", "S77", "[S3]"]),
+    ]
+    writer = PlainWriter()
+    result, events = await ask(llm, library, writer=writer)
+    assert (result.steps, result.outcome) == (2, Outcome.ANSWERED)
+    assert [held.ref for held in writer.requests[0].held] == [1, 3]
+    assert actions(events) == ["search", "semantic_search"]
+
+
+async def test_what_is_learned_counts_for_a_read_section_alone_and_is_cut(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    server.script = [
+        call("semantic_search", query="birth of Anna Berg", learned="nothing was read yet"),
+        call("read_chunk", source="S1", neighbours=False),
+        call("semantic_search", query="piers of the harbour", learned="word " * 500),
+        FINISH,
+    ]
+    await ask(llm, library)
+    turns = [request.text("user") for request in server.requests]
+    assert "nothing was read yet" not in "".join(turns)
+    assert 100 < turns[3].count("word ") < 200
+
+
+async def test_a_note_that_repeats_the_instructions_is_not_kept(
+    server: ModelServer, llm: OpenAiLlm, library: MemoryLibrary
+) -> None:
+    def model(request: Recorded) -> Reply:
+        if request.number == 0:
+            return call("read_chunk", source="S1", neighbours=False)
+        if request.number == 1:
+            return call("semantic_search", query="piers", learned=request.text("system")[:700])
+        return FINISH
+
+    server.script = model
+    _, events = await ask(llm, library)
+    assert trips(events) == ["malformed_output"]
+    assert "Read before, as you noted it" not in server.requests[2].text("user")
 
 
 async def test_every_turn_offers_the_fixed_list_one_call_at_a_time(

@@ -50,3 +50,13 @@ def test_a_quarantined_source_is_not_told() -> None:
     bad = found(1, "The captain sails.")
     bad = replace(bad, found=replace(bad.found, passage=replace(bad.passage, verdict="quarantine")))
     assert found_lines(state(bad)) == []
+
+
+def test_dots_stand_where_text_was_left_out_and_nowhere_else() -> None:
+    (whole,) = found_lines(state(found(1, "The captain sails at nine.")))
+    assert "…" not in whole
+    (end,) = found_lines(state(found(1, "Tickets are sold at the pier. " * 5 + "The captain sails at nine.")))
+    assert end.endswith(": … The captain sails at nine.")
+    (start,) = found_lines(state(found(1, "The captain sails at nine. " + "Tickets are sold at the pier. " * 20)))
+    assert start.startswith("S1 (Title 1): The captain")
+    assert start.endswith("…")
