@@ -51,6 +51,7 @@ SNIPPET_LENGTH = 240
 _OLDER_LENGTH = 100
 """What stays of a snippet once a newer search has found others."""
 _TITLE_LENGTH = 120
+_HEADING_LENGTH = 80
 _NOTE_LENGTH = 800
 _MOST_NAMED = 8
 """Sources that `finish` may name beside those that were read."""
@@ -188,8 +189,9 @@ _SYSTEM = join(
 How to go about it:
 - Exact names, codes and numbers: keyword_search. Descriptions: semantic_search. Where one finds nothing, try the other
   before you change the words.
-- What is found is shown by its beginning or best sentence. Where that says all that you need, do not read it: name it
-  in "sources" of finish. Where it ends in "…" just before the answer or a condition of it, read it.
+- What is found is shown by its beginning or best sentence. Where what is shown says all that you need, do not read it:
+  name it in "sources" of finish. Where "…" stands in the place of the answer, a row of a table or a condition, read it:
+  what is not shown may not be there.
 - A section that you read is shown once. Note in "learned" of your next call what it says on the question, with names,
   numbers and conditions: from then on you see the note alone, the writer the whole section. Else leave it empty.
 - Follow a chain link by link, with the names that you have found. Before you go on from a name, check that the source
@@ -273,8 +275,21 @@ def found_lines(state: RunState) -> list[str]:
         told = " ".join(snippet(held, state).text.raw.split())
         if held.step < newest and len(told) > _OLDER_LENGTH:
             told = f"{told[:_OLDER_LENGTH].rstrip()} …"
-        lines.append(f"{tag_of(held.ref)} ({' '.join(held.passage.title.raw[:_TITLE_LENGTH].split())}): {told}")
+        place = _place(held) if held.step == newest else _title(held)
+        lines.append(f"{tag_of(held.ref)} ({place}): {told}")
     return lines
+
+
+def _place(held: Held) -> str:
+    """Title and last headings of a source, on one line: what a section is about often stands in its heading alone."""
+    title = _title(held)
+    headings = [" ".join(part.split()) for part in held.passage.section_heading.split(" > ")][-2:]
+    below = " > ".join(part for part in headings if part and part != title)
+    return f"{title} > {below[-_HEADING_LENGTH:]}" if below else title
+
+
+def _title(held: Held) -> str:
+    return " ".join(held.passage.title.raw[:_TITLE_LENGTH].split())
 
 
 def snippet(held: Held, state: RunState) -> Held:

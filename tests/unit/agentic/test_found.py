@@ -60,3 +60,13 @@ def test_dots_stand_where_text_was_left_out_and_nowhere_else() -> None:
     (start,) = found_lines(state(found(1, "The captain sails at nine. " + "Tickets are sold at the pier. " * 20)))
     assert start.startswith("S1 (Title 1): The captain")
     assert start.endswith("…")
+
+
+def test_the_last_headings_tell_what_a_section_is_about() -> None:
+    item = found(1, "Real projects with partner organisations.")
+    inside = replace(item.passage, section_heading="Title 1 > Courses 2024 > Graduate (M.B.A.) > Practicum")
+    placed = replace(item, found=replace(item.found, passage=inside))
+    (line,) = found_lines(state(placed))
+    assert line.startswith("S1 (Title 1 > Graduate (M.B.A.) > Practicum): Real")
+    older, _ = found_lines(state(placed, found(2, LONG, step=2)))
+    assert older.startswith("S1 (Title 1): Real")
