@@ -249,7 +249,7 @@ async def test_calls_that_wait_for_a_redis_that_hangs_wait_together(tmp_path: Pa
         redis.pause()
         began = loop.time()
         await asyncio.gather(*(called(here) for _ in range(300)))
-        assert loop.time() - began < 2 * STORE_SECONDS
+        assert loop.time() - began < 20 * STORE_SECONDS, "one after another it would be 300 times that"
         await here.close()
 
 
