@@ -190,7 +190,7 @@ async def test_without_redis_each_holds_to_what_it_counted_itself(tmp_path: Path
         with pytest.raises(Overloaded, match="tokens of the day"):
             await here.check_spending("acme")
         await there.check_spending("acme")  # of what the other one charged it knows nothing
-        assert loop.time() - began < 3 * STORE_SECONDS  # one wait each, and not one a call
+        assert loop.time() - began < 8 * STORE_SECONDS  # a wait or two each, and not one a call: that would be ten
         with pytest.raises(Unavailable, match="redis"):
             await here.counts.probe()
         await here.close()
