@@ -29,7 +29,7 @@ from agentic.prompting import (
 )
 from agentic.replies import Line, closed, first_items
 from agentic.state import Fact
-from agentic.structured import describe_problems
+from agentic.structured import describe_problems, storable
 from standard.citations.quote import QuotedPassage
 from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
@@ -329,7 +329,7 @@ def _call_action(call: ToolCall) -> tuple[Action, str]:
     if len(call.arguments) > _ARGUMENT_LENGTH:
         return Malformed("the arguments are too long"), ""
     try:
-        arguments = json.loads(call.arguments or "{}")
+        arguments = storable(json.loads(call.arguments or "{}"))
     except (json.JSONDecodeError, RecursionError):
         return Malformed("the arguments are no JSON"), ""
     try:
