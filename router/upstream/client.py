@@ -108,12 +108,12 @@ class UpstreamClient:
             async with contextlib.aclosing(self._endpoint.pieces(question)) as pieces:
                 # No timeout is open while a piece is out: it would cancel whoever reads.
                 while (piece := await next_by(pieces, by)) is not None:
-                    if piece and not some:
-                        some = told = True
-                        self._breaker.succeeded()
+                    some = some or bool(piece)
                     yield piece
             if not some:
                 raise Malformed("it answered nothing")
+            told = True
+            self._breaker.succeeded()  # at its end: one that always breaks off is no sign of health
         except (TimeoutError, Malformed, UpstreamUnavailable, Retryable) as error:
             failure = failure_of(error)
             if theirs and failure.kind == "timeout" and asyncio.get_running_loop().time() >= by:

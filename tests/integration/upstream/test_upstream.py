@@ -181,6 +181,19 @@ async def test_what_came_before_a_break_stays(module_database_url: str, tmp_path
         assert len(legacy.bodies) == 1  # no word is said twice
 
 
+async def test_an_upstream_that_always_breaks_off_after_its_first_word_is_left_alone(
+    module_database_url: str, tmp_path: Path
+) -> None:
+    cut = Says(told("It is ", "in ")[:2], cut=True)
+    async with (
+        Legacy([cut] * 6) as legacy,
+        ours(legacy.url, module_database_url, tmp_path, {"breaker_failures": 3, "breaker_seconds": 60.0}) as served,
+    ):
+        for _ in range(6):
+            await served.post("/query", ASKED)
+        assert len(legacy.bodies) == 3
+
+
 async def test_a_busy_upstream_is_tried_again_and_a_failing_one_left_alone(
     module_database_url: str, tmp_path: Path
 ) -> None:
