@@ -7,12 +7,12 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from agentic.coverage import word_set
-from agentic.same_need.lexicon import key_of, lexicon
+from agentic.same_need.lexicon import UNKNOWN_RANK, key_of, lexicon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agentic.same_need.analysis import Word
+    from agentic.same_need.analysis import Analysis, Word
 
 _ENDINGS = word_set("""
     s es ed d ing er ers or ors ion ions ation ations ment ments al ally ly ance ence ances ences y ies ied ic ical ize
@@ -32,14 +32,14 @@ class Alignment:
     right: tuple[Word, ...]
 
 
-def align(first: Sequence[Word], second: Sequence[Word]) -> Alignment:
+def align(first: Analysis, second: Analysis) -> Alignment:
     """Pair words off, the surest ways first; every word is paired at most once: a father's father is not a father."""
     pairs: list[tuple[Word, Word]] = []
-    left, right = list(first), list(second)
+    left, right = list(first.words), list(second.words)
     for same in (_equal, _grouped, _inflected, _misspelt):
         left, right = _pair(left, right, pairs, same)
     left, right = _pair_compounds(left, right, pairs)
-    left, right = _pair_acronyms(left, right, pairs)
+    left, right = _pair_acronyms(left, right, pairs, first, second)
     return Alignment(tuple(pairs), tuple(left), tuple(right))
 
 
@@ -61,7 +61,19 @@ def _pair(
 
 
 def _equal(first: Word, second: Word) -> bool:
-    return first.key == second.key and not (first.name and second.name and _roots_differ(first.text, second.text))
+    if first.key != second.key:
+        return False
+    if not (first.name and second.name and _roots_differ(first.text, second.text)):
+        return True
+    return _plain(first) == _plain(second)
+
+
+def _plain(word: Word) -> str:
+    """The country that an adjective stands for, as the lexicon knows it; not a language: "in French"."""
+    return word.text if word.before in _LANGUAGE else lexicon().irregular.get(word.text, word.text)
+
+
+_LANGUAGE = frozenset({"in", "into", "from", "to", "speak", "speaks", "spoken", "speaking", "learn"})
 
 
 def _roots_differ(first: str, second: str) -> bool:
@@ -74,7 +86,13 @@ def _grouped(first: Word, second: Word) -> bool:
     if (first.name and not first.acronym) or (second.name and not second.acronym):
         return False
     groups = lexicon().groups
-    return not groups.get(first.key, _NONE).isdisjoint(groups.get(second.key, _NONE))
+    if not groups.get(first.key, _NONE).isdisjoint(groups.get(second.key, _NONE)):
+        return True
+    degree = next((ending for ending in ("est", "er") if first.text.endswith(ending)), "")
+    if not degree or not second.text.endswith(degree):
+        return False
+    one, two = _base(first.text, first.key), _base(second.text, second.key)  # quickest, fastest
+    return one != first.key and two != second.key and not groups.get(one, _NONE).isdisjoint(groups.get(two, _NONE))
 
 
 _NONE: frozenset[int] = frozenset()
@@ -96,11 +114,12 @@ def same_word(first: str, second: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def _beginnings(word: str) -> frozenset[str]:
-    """What may be left of a word once its ending is off, four letters at least."""
-    found = {word}
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM:
-            found.add(word[: -len(ending)])
+    """What may be left of a word, or of its base form, once its ending is off, four letters at least."""
+    found = {word, lexicon().irregular.get(word, word)}
+    for form in tuple(found):
+        for ending in _ENDINGS:
+            if form.endswith(ending) and len(form) - len(ending) >= _MIN_STEM:
+                found.add(form[: -len(ending)])
     return frozenset(found | {rest[:-1] for rest in found if rest[-1] in "ey" and len(rest) > _MIN_STEM})
 
 
@@ -114,7 +133,12 @@ def _misspelt(first: Word, second: Word) -> bool:
     if ranks[1] < _RARE:
         return False
     if ranks[0] > _COMMON:
-        return len(first.text) > _MIN_TYPO and _doubled_or_swapped(first.text, second.text)
+        return len(first.text) > _MIN_TYPO and (
+            _doubled_or_swapped(first.text, second.text) or _letter_lost(first.text, second.text)
+        )
+    anagram = sorted(first.text) == sorted(second.text) and first.text[:2] == second.text[:2]
+    if anagram and ranks[1] == UNKNOWN_RANK and first.text[-1] == second.text[-1]:
+        return True
     limit = 2 if min(len(first.text), len(second.text)) >= 9 else 1
     return edits(first.text, second.text, limit) <= limit
 
@@ -188,6 +212,16 @@ def _doubled_or_swapped(first: str, second: str) -> bool:
     return len(first) == len(second) and sorted(first) == sorted(second) and edits(first, second, 1) == 1
 
 
+def _letter_lost(first: str, second: str) -> bool:
+    """A long word lacks one letter within: calibraton."""
+    shorter, longer = sorted((first, second), key=len)
+    inner = len(shorter) >= _LONG and len(longer) == len(shorter) + 1 and longer[:4] == shorter[:4]
+    return inner and longer[-1] == shorter[-1] and edits(first, second, 1) == 1
+
+
+_LONG = 9
+
+
 @lru_cache(maxsize=4096)
 def edits(first: str, second: str, limit: int) -> int:
     """Damerau-Levenshtein distance (insertions, deletions, changes, swaps of neighbours); above `limit` any larger."""
@@ -226,22 +260,38 @@ def _pair_compounds(
 
 
 def _pair_acronyms(
-    left: list[Word], right: list[Word], pairs: list[tuple[Word, Word]]
+    left: list[Word], right: list[Word], pairs: list[tuple[Word, Word]], first: Analysis, second: Analysis
 ) -> tuple[list[Word], list[Word]]:
     """An acronym and the words whose initials it is made of."""
     for swapped in (False, True):
-        short, full = (right, left) if swapped else (left, right)
+        short, full, tokens = (right, left, first.tokens) if swapped else (left, right, second.tokens)
         for word in list(short):
             letters = word.text.removesuffix("s") if len(word.text) > 2 else word.text
-            size = len(letters)
-            if not 2 <= size <= 6 or not (word.acronym or word.text not in lexicon().vocabulary):
+            if not 2 <= len(letters) <= 6 or not (word.acronym or word.text not in lexicon().vocabulary):
                 continue
-            for start in range(len(full) - size + 1):
-                run = full[start : start + size]
-                if "".join(item.text[0] for item in run) == letters:
+            for start in range(len(tokens)):
+                run = _spelt_out(letters, tokens, start)
+                told = [item for item in full if item.text in run]
+                if told:
                     short.remove(word)
-                    for item in run:
+                    for item in told:
                         full.remove(item)
-                    pairs.append((run[0], word) if swapped else (word, run[0]))
+                    pairs.append((told[0], word) if swapped else (word, told[0]))
                     break
     return left, right
+
+
+def _spelt_out(letters: str, tokens: Sequence[str], start: int) -> frozenset[str]:
+    """The tokens from `start` whose initials are the letters, little words aside; empty if there are none."""
+    run: list[str] = []
+    for token in tokens[start:]:
+        if len(run) < len(letters) and token[0] == letters[len(run)]:
+            run.append(token)
+        elif not run or token not in _LITTLE:
+            break
+        if len(run) == len(letters):
+            return frozenset(run)
+    return frozenset()
+
+
+_LITTLE = frozenset({"of", "and", "for", "in", "on", "to", "the", "by", "at", "with"})

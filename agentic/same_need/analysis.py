@@ -11,6 +11,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from agentic.coverage import word_set
 from agentic.same_need.clock import spell_times
 from agentic.same_need.lexicon import LONGEST_PHRASE, Lexicon, key_of, lexicon
 
@@ -25,9 +26,10 @@ _TOKEN = re.compile(
 _NUMERO = re.compile(r"\b[Nn](?:[or]\.|º)(?=\s|$)|№")
 _GLOSS = re.compile(r"\s*\(([A-Z]{2,6})s?\)")
 _ISO_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_WRITTEN_DATE = re.compile(r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})")
 _PLAIN = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 _SCALED = re.compile(r"(\d+(?:[.,]\d+)*)(k|m|bn|mn)")
-_WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)(kg|g|t|km|m|cm|mm|l|ml|kwh|kw|h|gb|mb|tb|°c|°f|mph|kmh)")
+_WITH_UNIT = re.compile(r"(\d+(?:[.,]\d+)*)(kg|mg|g|t|km|m|cm|mm|l|ml|kwh|kw|h|gb|mb|tb|°c|°f|mph|kmh)")
 _ORDINAL = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _DECADE = re.compile(r"(\d{3}0|[3-9]0)s")
 _YEAR = re.compile(r"1\d{3}|20\d{2}")
@@ -39,11 +41,28 @@ _ROMAN = re.compile(r"(?=[IVX])X{0,3}(?:IX|IV|V?I{0,3})")
 _ROMAN_SIGNS = {"I": 1, "V": 5, "X": 10}
 _DECADES = {
     name: decade
-    for decade, name in enumerate(("thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties"), 3)
+    for decade, name in enumerate(
+        ("twenties", "thirties", "forties", "fifties", "sixties", "seventies", "eighties", "nineties"), 2
+    )
 }
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _OVER, _UNDER = frozenset({"over", "above", "beyond"}), frozenset({"under", "below"})
 _SCALES = {"k": 1e3, "m": 1e6, "mn": 1e6, "bn": 1e9}
+_BASES = {
+    "mg": ("kg", 1e-6),
+    "t": ("kg", 1000.0),
+    "g": ("kg", 0.001),
+    "km": ("m", 1000.0),
+    "cm": ("m", 0.01),
+    "mm": ("m", 0.001),
+    "ml": ("litre", 0.001),
+}
+_MEASURES = frozenset({"long", "far", "tall", "size", "weight", "fast", "depth", "width", "thick"})
+_ABLE = frozenset({"can", "may"})
+_LETTERS = {"g": "grams", "m": "metres", "l": "litres", "t": "tonnes", "h": "hours", "min": "minutes"}
+_MONTHS = {"month": 1, "months": 1, "year": 12, "years": 12}
+_MONEY = frozenset({"eur", "usd", "gbp"})
+_ENCLITICS = {"ll": "will", "re": "are", "ve": "have"}
 _CLOCK = frozenset({"am", "pm"})
 _ASKING = frozenset({"what", "which", "how"})
 _ARTICLES = frozenset({"the", "a", "an", "their", "its", "our", "your", "my", "his", "her"})
@@ -67,7 +86,10 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """The facts of a query. `types` is what kind of thing it asks for; `tokens` its words without articles."""
+    """The facts of a query.
+
+    `types` is what kind of thing it asks for; `tokens` its words without articles; `polar`: yes or no is an answer.
+    """
 
     words: tuple[Word, ...]
     numbers: tuple[str, ...]
@@ -78,6 +100,7 @@ class Analysis:
     tenses: frozenset[str]
     types: frozenset[str]
     tokens: tuple[str, ...]
+    polar: bool = False
 
 
 @dataclass(slots=True)
@@ -120,7 +143,7 @@ def analyse(query: str) -> Analysis:
         negated=built.negations % 2 == 1,
         quantifiers=frozenset(built.quantifiers),
         modality=frozenset(built.modality | _past_conditional(tokens)),
-        tenses=frozenset(built.tenses),
+        tenses=frozenset(built.tenses - {"present"} | {"past"} if _perfect(tokens, words) else built.tenses),
         types=frozenset(built.types),
         tokens=tuple(
             token.written if len(token.text) == 1 and token.capital and not token.first else token.text
@@ -128,7 +151,39 @@ def analyse(query: str) -> Analysis:
             if (token.text[0].isalnum() or token.text[0] in "@€$£%°")
             and (token.text not in _ARTICLES or (token.capital and not token.first))
         ),
+        polar=_polar([token.text for token in tokens], words),
     )
+
+
+def _polar(texts: list[str], words: Lexicon) -> bool:
+    """Does it ask whether? "Is there …" and polite requests ("can you …", "may I see …") ask for a thing."""
+    texts = _spoken(texts)
+    if len(texts) < 3 or texts[0] not in _AUXILIARIES or texts[1] in {"you", "there", "anyone", "somebody", "someone"}:
+        return False
+    if texts[1] in {"i", "we"} and texts[2] in words.fillers:
+        return False
+    return not any(text in _ASKING or text in words.question_words for text in texts)
+
+
+_AUXILIARIES = word_set(
+    "is are was were am do does did has have had can could may might must should shall will would "
+    "isn't aren't doesn't don't"
+)
+_GREETINGS = word_set("hi hello hey so and but please ok okay well now actually just")
+
+
+def _spoken(texts: list[str]) -> list[str]:
+    """The words of what is asked: without greetings, and without "please tell me:"."""
+    start = len(texts) - texts[::-1].index(":") if ":" in texts else 0
+    return [text for text in texts[start:] if text[0].isalpha() and text not in _GREETINGS]
+
+
+def _perfect(tokens: list[_Token], words: Lexicon) -> bool:
+    """Has it been done: "has … rejected", "have … written"."""
+    texts = _spoken([token.text for token in tokens])
+    if texts[:1] not in (["has"], ["have"]) or not _AUXILIARIES.isdisjoint(texts[1:]):
+        return False
+    return any(text.endswith("ed") or words.irregular.get(text, text) != text for text in texts[2:])
 
 
 def _past_conditional(tokens: list[_Token]) -> set[str]:
@@ -149,7 +204,12 @@ def _tokens(query: str) -> list[_Token]:
         written = match.group().removesuffix("'s").removesuffix("'")
         lowered = written.casefold()
         parts = [written]
-        if lowered.endswith("-free"):
+        host, mark, enclitic = written.partition("'")
+        if mark and enclitic in _ENCLITICS:
+            parts = [host, _ENCLITICS[enclitic]]
+        elif mark and enclitic == "d":
+            parts = [host, "did" if host.casefold() in lexicon().question_words else "would"]
+        elif lowered.endswith("-free"):
             parts = ["without", *written[:-5].split("-")]
         elif "-" in written and not any(sign.isdigit() for sign in written):
             parts = written.split("-")
@@ -195,7 +255,8 @@ def _replace_phrases(tokens: list[_Token], words: Lexicon, *, shouting: bool) ->
             acronym = token.written.isupper() and len(token.written) > 1
             # "US" and "WHO" are names, "us" and "who" are not.
             place = words.acronyms.get(token.written) if acronym and not shouting else None
-            place = place or words.expansions.get(token.text)
+            counted = token.text == "min" and at > 0 and tokens[at - 1].text[0].isdigit()
+            place = place or (None if counted else words.expansions.get(token.text))
             if place is not None and (acronym or token.text not in words.fillers):
                 out += [_Token(part, part, token.first) for part in place]
             else:
@@ -224,6 +285,10 @@ def _take(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, *, sho
     if text == "how":
         kind = words.how.get(following)
         built.types.add(kind or "manner")
+        most = any(item.text == "maximum" for item in tokens)
+        if kind in _MEASURES and not most and at + 2 < len(tokens) and tokens[at + 2].text in _ABLE:
+            built.words.append(Word("maximum", key_of("maximum"), name=False))  # how heavy may it be
+            return 3
         return 2 if kind else 1
     acronym = token.written.isupper() and len(token.written) > 1 and not shouting
     if text in words.question_words and not acronym:
@@ -231,7 +296,7 @@ def _take(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, *, sho
         if not any(item.text in words.question_words or item.text in _ASKING for item in tokens[:at]):
             built.types.add(words.question_words[text])
         return 1
-    if text in words.negators:
+    if text in words.negators or text.endswith("n't"):
         built.negations += 1
         return 1
     if text in words.tenses:
@@ -281,10 +346,7 @@ def _take_number(tokens: list[_Token], at: int, built: _Builder, words: Lexicon)
         if following in {"quarter", "half"}:
             built.numbers.append(f"{'q' if following == 'quarter' else 'h'}:{words.ordinals.get(text, text)}")
             return 2
-        if text in words.ordinals:
-            built.numbers.append(f"n:{words.ordinals[text]}")
-            return 1
-        return 0
+        return _take_ordinal(words.ordinals[text], following, built) if text in words.ordinals else 0
     if text in words.months and _is_month(tokens, at):
         built.numbers.append(f"month:{words.months[text]}")
         return 1
@@ -301,14 +363,41 @@ def _take_number(tokens: list[_Token], at: int, built: _Builder, words: Lexicon)
 
 
 def _with_duration(tokens: list[_Token], at: int, built: _Builder, words: Lexicon, taken: int) -> int:
-    """A number just taken with the unit of time behind it as seconds: half an hour is 30 minutes."""
-    unit = tokens[at + taken].text if at + taken < len(tokens) else ""
+    """A number just taken in the base of the unit behind it: half an hour is 30 minutes, 3 tonnes are 3000 kg."""
+    if at + taken >= len(tokens) or _ORDINAL.fullmatch(tokens[at].text):
+        return taken
+    unit, money = tokens[at + taken].text, not built.units.isdisjoint(_MONEY)
+    unit = unit if tokens[at + taken].written != unit or (unit == "m" and money) else _LETTERS.get(unit, unit)
     seconds = _SECONDS.get(unit if unit == "day" else words.units.get(unit, ""))
     last = built.numbers[-1] if built.numbers else ""
+    base = _BASES.get(words.units.get(unit, ""))
+    if base is not None and last.startswith("n:"):
+        built.numbers[-1] = _number(float(last[2:]) * base[1])
+        built.units.add(base[0])
+        return taken + 1
+    lettered = unit != tokens[at + taken].text and unit in words.units and seconds is None
+    if lettered and last.startswith("n:"):
+        built.units.add(words.units[unit])
+        return taken + 1
+    if unit == "m" and money and last.startswith("n:"):
+        built.numbers[-1] = _number(float(last[2:]) * _SCALES["m"])
+        return taken + 1
+    if unit in _MONTHS and last.startswith("n:") and float(last[2:]) < 1000:
+        built.numbers[-1] = f"months:{float(last[2:]) * _MONTHS[unit]:g}"
+        return taken + 1
     if seconds is None or not last.startswith("n:"):
         return taken
     built.numbers[-1] = f"seconds:{float(last[2:]) * seconds:g}"
     return taken + 1
+
+
+def _take_ordinal(rank: int, following: str, built: _Builder) -> int:
+    """A rank, or a century as the years it has in common: the 16th century, the 1500s."""
+    if following in {"century", "centuries"}:
+        built.numbers.append(f"decade:{(rank - 1) * 100}")
+        return 2
+    built.numbers.append(f"n:{rank}")
+    return 1
 
 
 def _roman(written: str) -> int:
@@ -358,6 +447,8 @@ def _take_figures(tokens: list[_Token], at: int, built: _Builder, words: Lexicon
     following = tokens[at + 1].text if at + 1 < len(tokens) else ""
     if match := _ISO_DATE.fullmatch(text):
         built.numbers += [_number(int(match[1])), f"month:{int(match[2])}", _number(int(match[3]))]
+    elif (match := _WRITTEN_DATE.fullmatch(text)) and (order := _day_and_month(match[1], match[2], match[0])):
+        built.numbers += [_number(int(match[3])), f"month:{order[1]}", _number(order[0])]
     elif _QUARTER.fullmatch(text):
         built.numbers.append(f"{text[0]}:{text[1]}")
     elif match := _FISCAL.fullmatch(text):
@@ -371,12 +462,16 @@ def _take_figures(tokens: list[_Token], at: int, built: _Builder, words: Lexicon
         years = match.group(1)
         built.numbers.append(f"decade:{years if len(years) == 4 else f'19{years}'}")
     elif match := _ORDINAL.fullmatch(text):
-        built.numbers.append(f"n:{match.group(1)}")
+        return _take_ordinal(int(match.group(1)), following, built)
     elif match := _SCALED.fullmatch(text):
         built.numbers.append(_number(_value(match.group(1)) * _SCALES[match.group(2)]))
     elif match := _WITH_UNIT.fullmatch(text):
-        built.numbers.append(_number(_value(match.group(1))))
-        built.units.add(words.units.get(match.group(2), match.group(2)))
+        unit, factor = _BASES.get(match.group(2), (words.units.get(match.group(2), match.group(2)), 1.0))
+        value = _value(match.group(1)) * factor
+        seconds = _SECONDS.get(unit)
+        built.numbers.append(_number(value) if seconds is None else f"seconds:{value * seconds:g}")
+        if seconds is None:
+            built.units.add(unit)
     elif _PLAIN.fullmatch(text):
         scale = words.numbers.get(following, 0.0)
         if scale >= 1000 or following == "dozen":
@@ -386,6 +481,14 @@ def _take_figures(tokens: list[_Token], at: int, built: _Builder, words: Lexicon
     else:
         built.numbers.append(f"code:{text}")
     return 1
+
+
+def _day_and_month(first: str, second: str, written: str) -> tuple[int, int] | None:
+    """Day and month of a date in figures: with points the day comes first, else only where one of them is no month."""
+    one, two = int(first), int(second)
+    if 1 <= two <= 12 and 1 <= one <= 31 and ("." in written or one > 12 or one == two):
+        return one, two
+    return (two, one) if 1 <= one <= 12 < two <= 31 else None
 
 
 def _value(text: str) -> float:

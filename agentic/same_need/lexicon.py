@@ -57,7 +57,7 @@ class Lexicon:
 
 
 UNKNOWN_RANK = 1_000_000
-LONGEST_PHRASE = 4
+LONGEST_PHRASE = 5
 
 _SPELLINGS = (
     (re.compile(r"is(e|ed|es|ing|ation|ations)$"), r"iz\1"),
@@ -151,8 +151,16 @@ def _index(groups: Iterable[Sequence[str]], key: Callable[[str], str]) -> dict[s
     found: dict[str, set[int]] = {}
     for number, group in enumerate(groups):
         for word in group:
-            found.setdefault(key(word), set()).add(number)
+            for form in _forms(word):
+                found.setdefault(key(form), set()).add(number)
     return {word: frozenset(numbers) for word, numbers in found.items()}
+
+
+def _forms(word: str) -> tuple[str, ...]:
+    """A word and its regular inflections, whose stems may differ: animal, animals."""
+    bare = word.removesuffix("e")
+    plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}s"
+    return word, plural, f"{bare}ed", f"{bare}ing"
 
 
 def _inverted(table: Mapping[str, Sequence[str]]) -> dict[str, str]:

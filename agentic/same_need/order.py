@@ -7,12 +7,15 @@ or where a word stands before the verb in one query and behind it in the other.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from agentic.same_need.alignment import same_word
 from agentic.same_need.lexicon import key_of, lexicon
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from agentic.same_need.analysis import Analysis
 
 _DIRECTIONS = {
@@ -23,8 +26,10 @@ _DIRECTIONS = {
     "by": "by",
     "than": "than",
     "against": "against",
+    "for": "for",
     "about": "about",
 }
+_MUCH_THE_SAME = ({"for", "to"}, {"for", "about"})
 _DO = frozenset({"do", "does", "did"})
 _BE = frozenset({"is", "are", "was", "were", "been", "being", "be"})
 _ASKING = frozenset({"who", "whom", "which", "what", "whose", "why"})
@@ -35,7 +40,13 @@ def order_conflict(first: Analysis, second: Analysis) -> str:
     symmetric = lexicon().symmetric
     if any(token in symmetric for token in (*first.tokens, *second.tokens)):
         return ""
-    return _directions(first, second) or _exchanged(first, second) or _sides_of_verb(first, second)
+    return (
+        _directions(first, second)
+        or _exchanged(first, second)
+        or _sides_of_verb(first, second)
+        or _sides_in_clause(first, second)
+        or _sides_of_us(first, second)
+    )
 
 
 def _directions(first: Analysis, second: Analysis) -> str:
@@ -43,6 +54,8 @@ def _directions(first: Analysis, second: Analysis) -> str:
     one, two = _led(first), _led(second)
     for word, direction in one.items():
         other = two.get(word)
+        if {direction, other} in _MUCH_THE_SAME:
+            continue
         if other is not None and other != direction and {direction, other} <= set(one.values()) | set(two.values()):
             return f"“{word}” is {direction} in one and {other} in the other"
     return ""
@@ -102,10 +115,53 @@ def _sides_of_verb(first: Analysis, second: Analysis) -> str:
         if told & (_DO | _BE) or "by" in told or not told & _ASKING:
             continue
         at_name = next((at for at, token in enumerate(other.tokens) if token == name), -1)
-        before_name = other.tokens[: max(at_name, 0)]
+        before_name = [
+            token for at, token in enumerate(other.tokens[: max(at_name, 0)]) if other.tokens[at + 1] not in _NOUN_SIGNS
+        ]
         if any(same_word(token, verb) for token in before_name for verb in verbs):
             return f"“{name}” does it in one and it is done to it in the other"
     return ""
+
+
+_NOUN_SIGNS = frozenset({"of", "in", "at"})
+"""What stands behind a verb's noun: the collapse of the bridge is what it did."""
+
+
+def _sides_in_clause(first: Analysis, second: Analysis) -> str:
+    """A relative clause has the name before its verb in one, behind it in the other: "that X owns", "that own X"."""
+    for asking, other in ((first, second), (second, first)):
+        names = {word.text for word in asking.words if word.name}
+        related = not _RELATIVE.isdisjoint(asking.tokens)
+        for at, token in enumerate(asking.tokens[:-2]):
+            if asking.tokens[at + 1] not in names or token in names:
+                continue
+            if token not in _RELATIVE and (related or not asking.tokens[at + 2].endswith(("s", "ed"))):
+                continue  # people Nadia trusts: the clause may lack its relative
+            name = asking.tokens[at + 1]
+            verb = next((one for one in asking.tokens[at + 2 :] if one not in names), "")
+            told = other.tokens
+            for place, word in enumerate(told[:-1]):
+                if word in _RELATIVE and verb and same_word(told[place + 1], verb) and name in told[place + 2 :]:
+                    return f"“{name}” does it in one and it is done to it in the other"
+    return ""
+
+
+def _sides_of_us(first: Analysis, second: Analysis) -> str:
+    """Who does it to us, and to whom we do it."""
+    for asking, other in ((first, second), (second, first)):
+        done_to_us = asking.tokens[:1] and asking.tokens[0] in _ASKING and _follows(asking.tokens, _DIRECTIONS, _US)
+        one_way = done_to_us and _WE.isdisjoint(asking.tokens) and _US.isdisjoint(other.tokens)
+        if one_way and _follows(other.tokens, _DO | _BE, _WE):
+            return "it is done to us in one and by us in the other"
+    return ""
+
+
+def _follows(tokens: Sequence[str], leading: Container[str], led: Container[str]) -> bool:
+    return any(one in leading and two in led for one, two in pairwise(tokens))
+
+
+_US, _WE = frozenset({"us", "me"}), frozenset({"we", "i"})
+_RELATIVE = frozenset({"that", "which", "who", "whom"})
 
 
 def _subject_after_do(analysis: Analysis) -> tuple[str, tuple[str, ...]] | None:

@@ -47,8 +47,8 @@ async def test_held_out_kinds_are_within_the_targets(judged: list[Judged]) -> No
 
 async def test_pairs_judged_last_are_as_the_documentation_tells(judged: list[Judged]) -> None:
     last = rates([item for item in judged if item.pair.id.startswith(LAST)], shipped_thresholds())
-    assert last.wrongly_refused <= 0.03  # one of 37: the target of 2% is missed by it
-    assert last.blocked >= 0.70  # 0.80 is not reached on kinds that nobody had looked at
+    assert last.wrongly_refused <= 0.02  # one of 79
+    assert last.blocked >= 0.80
 
 
 async def test_the_shipped_threshold_is_the_calibrated_one(judged: list[Judged], embedder: Embedder) -> None:

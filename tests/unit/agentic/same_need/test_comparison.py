@@ -42,6 +42,20 @@ from agentic.same_need.decision import Thresholds, compare_needs, normalise
         ("What caused the strike?", "What did the strike cause today?", "strike"),
         ("complaints about the caterer", "complaints by the caterer", "cater"),
         ("orders over 500 euros", "orders under 500 euros", "exceeding"),
+        ("suppliers that meet the norm", "suppliers that fail the norm", "meet"),
+        ("Can I deduct travel costs?", "How do I deduct travel costs?", "a way to do it"),
+        ("Is the merger approved?", "Should the merger be approved?", "modality"),
+        ("What does Acme pay suppliers?", "What should Acme pay suppliers?", "should be"),
+        ("firms that own Acme", "firms that Acme owns", "acme"),
+        ("people who trust Nadia", "people Nadia trusts", "nadia"),
+        ("Who leases the office to us?", "To whom do we lease the office?", "us"),
+        ("Who can sign contracts?", "Who signed contracts?", "signed"),
+        ("Who is the architect of the port?", "Who is the supplier of the port?", "architect"),
+        ("documents employees submit", "documents employees receive", "submit"),
+        ("turn the alarm on", "turn the alarm off", "on"),
+        ("How is cork made?", "How is cork used?", "made"),
+        ("votes for the plan", "votes against the plan", "plan"),
+        ("books in French", "books in France", "french"),
         ("grant of 3 million pounds", "grant of 3 million euros", "units"),
     ],
 )
@@ -77,6 +91,18 @@ def test_signs_that_mean_something_tell_queries_apart(first: str, second: str) -
         ("claims above €5,000", "claims over 5000 euros"),
         ("grant of £3m", "grant of 3 million pounds"),
         ("value added tax (VAT) on tickets", "VAT on tickets"),
+        ("trucks over 3 tonnes", "trucks over 3,000 kg"),
+        ("parcels of 500 g", "parcels of 500 grams"),
+        ("a break of 30 min", "a break of half an hour"),
+        ("a contract of 24 months", "a contract of two years"),
+        ("due by 31.12.2023", "due by December 31, 2023"),
+        ("art of the 1700s", "art of the 18th century"),
+        ("Where'd the Vikings land?", "Where did the Vikings land?"),
+        ("Which firms supply steel?", "Which companies provide steel?"),
+        ("How fast does sound travel in water?", "speed of sound in water"),
+        ("chief information security officer of Acme", "CISO of Acme"),
+        ("presidents of France", "French presidents"),
+        ("the quickest route", "the fastest route"),
         ("rule for three or more guests", "rule for at least 3 guests"),
         ("price of the 2-day ticket", "the two-day ticket's price"),
         ("last bus after 22:30", "last bus after half past ten in the evening"),
@@ -118,7 +144,7 @@ def test_a_query_asks_for_what_it_asks_for(pair: object) -> None:
 
 def test_words_left_over_need_a_short_distance() -> None:
     limits = Thresholds(matched=0.6, left_over=0.1, max_left_over=2)
-    pair = ("Which sofas are comfy?", "Which sofas are cosy?")
+    pair = ("comfy sofas in the lounge", "Which sofas in the lounge are cosy?")
     assert compare_needs(*pair, 0.05, limits).same
     assert not compare_needs(*pair, 0.3, limits).same
 
