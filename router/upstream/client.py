@@ -120,8 +120,9 @@ class UpstreamClient:
                 failure = out_of_time()  # the question's own limit; `told` stays as it is
             else:
                 told = True
-                # A refusal is a sign of life.
-                self._breaker.succeeded() if failure.kind == "refused" else self._breaker.failed()
+                # A refusal is a sign of life; after a word it is a cut like any other.
+                alive = failure.kind == "refused" and not some
+                self._breaker.succeeded() if alive else self._breaker.failed()
             if some:
                 kind = "deadline" if failure.kind == "deadline" else "cut"
                 raise UpstreamBrokeOff(failure.message, kind=kind) from None

@@ -192,6 +192,38 @@ async def test_what_came_before_a_break_stays(
     assert len(foreign.asked) == 1  # no word is said twice
 
 
+@pytest.mark.parametrize("then", ["cut", Code.INTERNAL, Code.INVALID_ARGUMENT, Code.OK], ids=str)
+async def test_a_method_that_always_breaks_off_after_its_first_word_is_left_alone(
+    module_database_url: str, tmp_path: Path, descriptors: Path, then: grpc.StatusCode | str
+) -> None:
+    section = {"contract": contract(tmp_path), "breaker_failures": 3, "breaker_seconds": 60.0, "retries": 3}
+    async with (
+        Foreign([Tells(parts("It is ", "in ")[:1], pause=0.05, then=then)], descriptors) as foreign,
+        ours(foreign.url, module_database_url, tmp_path / "ours", section) as served,
+    ):
+        sources = [(await served.post("/query", ASKED)).json()["answer_source"] for _ in range(6)]
+        assert sources == ["upstream"] * 3 + ["extractive"] * 3
+        assert len(foreign.asked) == 3
+        await served.application.health.check()
+        assert served.application.health.state["upstream"] is False
+
+
+async def test_a_whole_answer_forgets_the_cuts_before_it(
+    module_database_url: str, tmp_path: Path, descriptors: Path
+) -> None:
+    cut, fine = Tells(parts("It is ")[:1], then=Code.INTERNAL), Tells(parts("Yes."))
+    section = {"contract": contract(tmp_path), "breaker_failures": 2, "breaker_seconds": 60.0}
+    async with (
+        Foreign([cut, fine, cut, fine], descriptors) as foreign,
+        ours(foreign.url, module_database_url, tmp_path / "ours", section) as served,
+    ):
+        for _ in range(4):
+            await served.post("/query", ASKED)
+        assert len(foreign.asked) == 4
+        await served.application.health.check()
+        assert served.application.health.state["upstream"] is True
+
+
 async def test_a_busy_method_is_tried_again_and_a_failing_one_left_alone(
     module_database_url: str, tmp_path: Path, descriptors: Path
 ) -> None:
@@ -237,17 +269,20 @@ async def test_an_upstream_that_comes_back_is_found_again(
 async def test_a_client_that_leaves_ends_the_call_of_the_method(
     module_database_url: str, tmp_path: Path, descriptors: Path
 ) -> None:
-    section = {"contract": contract(tmp_path), "idle_timeout_seconds": 30.0}
+    section = {"contract": contract(tmp_path), "idle_timeout_seconds": 30.0, "breaker_failures": 2}
     async with (
         Foreign([Tells(parts("It is ")[:1], then="hang")], descriptors) as foreign,
         ours(foreign.url, module_database_url, tmp_path / "ours", section) as served,
     ):
-        call = asyncio.create_task(served.client.post("/query", json=ASKED))
-        await until(lambda: foreign.asked)
-        await asyncio.sleep(0.1)
-        call.cancel()
-        await asyncio.wait([call])
-        await until(lambda: foreign.gone == 1, 2.0)
+        for number in (1, 2):
+            call = asyncio.create_task(served.client.post("/query", json=ASKED))
+            await until(lambda number=number: len(foreign.asked) == number)  # type: ignore[misc]
+            await asyncio.sleep(0.1)
+            call.cancel()
+            await asyncio.wait([call])
+            await until(lambda number=number: foreign.gone == number, 2.0)  # type: ignore[misc]
+        await served.application.health.check()
+        assert served.application.health.state["upstream"] is True  # it was not what failed
 
 
 async def test_behind_ours_a_foreign_method_stands_in_for_a_model_that_failed(
