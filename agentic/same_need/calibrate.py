@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LAST = "eleventh-"
 """Prefix of the ids of the pairs that were judged last."""
 MATCHED = 0.65
-MAX_LEFT_OVER = 3
+MAX_LEFT_OVER = 2
 MAX_WRONG = 0.0
 COSINE_DISTANCES = (0.05, 0.2)
 """Distances at which the plain rule is measured beside ours; the first is the field's."""
