@@ -12,7 +12,8 @@ from agentic.same_need.lexicon import UNKNOWN_RANK, key_of, lexicon
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agentic.same_need.analysis import Analysis, Word
+    from agentic.same_need.analysis import Analysis
+    from agentic.same_need.parts import Word
 
 _ENDINGS = word_set("""
     s es ed d ing er ers or ors ion ions ation ations ment ments al ally ly ance ence ances ences y ies ied ic ical ize

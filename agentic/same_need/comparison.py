@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from agentic.coverage import word_set
 from agentic.same_need.alignment import Alignment, align, negates, opposed, past_action, same_word
-from agentic.same_need.analysis import Analysis, Word, analyse
+from agentic.same_need.analysis import Analysis, analyse
 from agentic.same_need.lexicon import key_of, lexicon
 from agentic.same_need.order import order_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from agentic.same_need.parts import Word
 
 
 @dataclass(frozen=True, slots=True)
