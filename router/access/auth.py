@@ -175,19 +175,32 @@ class Gate:
 
     @asynccontextmanager
     async def admitted(
-        self, authorization: Iterable[str], x_api_key: Iterable[str], certificate: Iterable[str] = ()
+        self,
+        authorization: Iterable[str],
+        x_api_key: Iterable[str],
+        certificate: Iterable[str] = (),
+        *,
+        stands_for: int = 1,
     ) -> AsyncIterator[Identity]:
         """Yield the caller for the duration of their call. Without keys everybody is tenant `default`, an operator.
 
         `certificate` holds the names of a verified client certificate; a key that comes with the call wins over it.
+        `stands_for` is the number of requests that it counts as; 0 where `stands_for` is called once they are known.
         """
         identity = await self._identify(authorization, x_api_key, certificate)
-        async with self._limits.call(identity.tenant):
+        async with self._limits.call(identity.tenant, stands_for=stands_for):
             yield identity
 
-    async def stands_for(self, tenant: str, questions: int) -> None:
-        """Count a call that was admitted as the number of questions it brings. Raises Overloaded."""
-        await self._limits.more(tenant, questions - 1)
+    def most(self, tenant: str) -> int | None:
+        """The most requests that a call may stand for: those of a minute; None where they are not limited."""
+        return self._limits.of(tenant).requests_per_minute
+
+    async def stands_for(self, tenant: str, requests: int) -> None:
+        """Count a call that was admitted as none as the number of requests (from 1 to `most`) that it stands for.
+
+        All or none is counted. Raises Overloaded.
+        """
+        await self._limits.take(tenant, requests)
 
     async def _identify(
         self, authorization: Iterable[str], x_api_key: Iterable[str], certificate: Iterable[str]

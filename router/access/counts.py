@@ -41,12 +41,32 @@ class _Store:
     """Counts of one place: calls by a sliding minute, everything else by a fixed day from the first charge on."""
 
     def __init__(self, storage: MemoryStorage | RedisStorage) -> None:
+        self._storage = storage
         self._per_minute = SlidingWindowCounterRateLimiter(storage)
         self._per_day = FixedWindowRateLimiter(storage)
+
+    async def window(self, item: RateLimitItemPerMinute, *names: str) -> tuple[int, float, int, float]:
+        """Count of the window before and its seconds left, count of this one and its seconds left and a window more."""
+        return await self._storage.get_sliding_window(item.key_for(*names), item.get_expiry())
 
     def by(self, item: RateLimitItem) -> SlidingWindowCounterRateLimiter | FixedWindowRateLimiter:
         """What counts such an item."""
         return self._per_minute if isinstance(item, RateLimitItemPerMinute) else self._per_day
+
+
+def seconds_until(
+    most: int, length: float, before: int, before_left: float, current: int, current_left: float
+) -> float:
+    """Seconds until a sliding window counts at most `most` >= 0, where nothing more is counted.
+
+    `before` weighs by the share of its `length` that is left; `current` does so once its own is over, which is
+    `current_left` less one length from now. Counts are rounded down, so that one is gone as soon as it begins to go.
+    """
+    if int(before * before_left / length) + current <= most:
+        return 0.0
+    if current <= most:
+        return before_left - length * (most - current + 1) / before
+    return current_left - length + max(0.0, length - length * (most + 1) / current)
 
 
 @dataclass(slots=True)
@@ -79,12 +99,12 @@ class Counts:
         """Whether there is a store that others count in as well."""
         return self._shared is not None
 
-    async def take(self, item: RateLimitItem, *names: str) -> bool:
-        """Count one; False, and nothing is counted, where there is no more."""
-        allowed = await self._shared_says(lambda store: store.by(item).hit(item, *names))
+    async def take(self, item: RateLimitItem, *names: str, amount: int = 1) -> bool:
+        """Count `amount` >= 1; False, and nothing is counted, where there is not so much."""
+        allowed = await self._shared_says(lambda store: store.by(item).hit(item, *names, cost=amount))
         if allowed is False:
             return False
-        here = await self._own.by(item).hit(item, *names)
+        here = await self._own.by(item).hit(item, *names, cost=amount)
         return here if allowed is None else allowed
 
     async def charge(self, item: RateLimitItem, amount: int, *names: str) -> None:
@@ -104,9 +124,14 @@ class Counts:
         return await self._own.by(item).test(item, *names) if left is None else left
 
     async def resets_at(self, item: RateLimitItem, *names: str) -> float:
-        """When there is more again, in seconds of time.time()."""
+        """When a day's count is over, in seconds of time.time()."""
         stats = await self._shared_says(lambda store: store.by(item).get_window_stats(item, *names))
         return (stats or await self._own.by(item).get_window_stats(item, *names)).reset_time
+
+    async def has_in(self, item: RateLimitItemPerMinute, amount: int, *names: str) -> float:
+        """Seconds until a sliding minute has `amount` left, if nobody else takes of it."""
+        window = await self._shared_says(lambda store: store.window(item, *names))
+        return seconds_until(item.amount - amount, item.get_expiry(), *(window or await self._own.window(item, *names)))
 
     async def _bring(self, item: RateLimitItem, amount: int, *names: str) -> None:
         """Charge the shared store, with what is owed to it; what it does not take, or may not have taken, is owed."""

@@ -16,7 +16,7 @@ import time
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from limits import RateLimitItemPerDay, RateLimitItemPerMinute
 
@@ -62,8 +62,11 @@ class TenantLimits:
         return self._settings.of(tenant)
 
     @asynccontextmanager
-    async def call(self, tenant: str) -> AsyncIterator[None]:
-        """Count a call for the duration of the block; Overloaded beyond the calls a minute or at once."""
+    async def call(self, tenant: str, *, stands_for: int = 1) -> AsyncIterator[None]:
+        """Count a call for the duration of the block; Overloaded beyond the calls a minute or at once.
+
+        With `stands_for` = 0 it counts only as one at once; what it is a minute, `take` counts.
+        """
         limits = self.of(tenant)
         if limits.concurrent is None and limits.requests_per_minute is None:
             yield
@@ -75,8 +78,8 @@ class TenantLimits:
             raise Overloaded(message, retry_after_seconds=_CONCURRENT_RETRY_SECONDS)
         self._at_once[tenant] = running + 1
         try:
-            if limits.requests_per_minute is not None:
-                await self._count_call(tenant, limits.requests_per_minute)
+            if stands_for:
+                await self.take(tenant, stands_for)
             yield
         finally:
             left = self._at_once[tenant] - 1
@@ -85,24 +88,26 @@ class TenantLimits:
             else:
                 del self._at_once[tenant]
 
-    async def more(self, tenant: str, calls: int) -> None:
-        """Count further calls that one call stands for, each for itself; Overloaded beyond the calls a minute."""
-        allowed = self.of(tenant).requests_per_minute
-        for _ in range(calls if allowed is not None else 0):
-            await self._count_call(tenant, allowed or 0)
+    async def take(self, tenant: str, calls: int) -> None:
+        """Count calls of this minute, all or none of them; Overloaded where there are not so many left.
 
-    async def _count_call(self, tenant: str, allowed: int) -> None:
+        `calls` is from 1 to the tenant's calls a minute: more are never left.
+        """
+        allowed = self.of(tenant).requests_per_minute
+        if allowed is None:
+            return
         item = RateLimitItemPerMinute(allowed)
-        if not await self.counts.take(item, "calls", tenant):
-            message = f"tenant {tenant} has used up its {allowed} calls a minute"
-            await self._refuse("tenant_requests", message, item, "calls", tenant)
+        if not await self.counts.take(item, "calls", tenant, amount=calls):
+            less = "used up its" if calls == 1 else f"less than {calls} left of its"
+            seconds = await self.counts.has_in(item, calls, "calls", tenant)
+            self._refuse("tenant_requests", f"tenant {tenant} has {less} {allowed} calls a minute", seconds)
 
     async def check_spending(self, tenant: str) -> None:
         """Raise Overloaded where the tenant's tokens or money of the day are used up."""
         for kind, reason, item in self._spending(tenant):
             if not await self.counts.has_some(item, kind, tenant):
-                message = f"tenant {tenant} has used up its {kind} of the day"
-                await self._refuse(reason, message, item, kind, tenant)
+                seconds = await self.counts.resets_at(item, kind, tenant) - time.time()
+                self._refuse(reason, f"tenant {tenant} has used up its {kind} of the day", seconds)
 
     async def charge(self, tenant: str, usage: Usage) -> None:
         """Count what a run used."""
@@ -120,8 +125,8 @@ class TenantLimits:
             found.append(("money", "tenant_money", RateLimitItemPerDay(math.ceil(limits.usd_per_day * _MICRO))))
         return found
 
-    async def _refuse(self, reason: str, message: str, item: RateLimitItem, *names: str) -> None:
-        seconds = max(0.1, await self.counts.resets_at(item, *names) - time.time())
+    def _refuse(self, reason: str, message: str, seconds: float) -> NoReturn:
+        seconds = max(0.1, seconds)
         self._metrics.shed.labels(reason).inc()
         raise Overloaded(f"{message}; try again in {seconds:.0f} s", retry_after_seconds=seconds)
 

@@ -47,7 +47,8 @@ class Served:
 
     `reads` says whether it takes a JSON body, `open` whether it needs no key, `probe` whether it tells only of health
     and answers to any name, `links` whether links and frames of other sites may lead to it: not where it asks.
-    `facade` is whose path it is, for those who count.
+    `facade` is whose path it is, for those who count. With `counts` a call is one of its tenant's requests; without,
+    the handler reads the body and tells the gate how many it is.
     """
 
     method: str
@@ -59,6 +60,7 @@ class Served:
     probe: bool = False
     links: bool = True
     facade: str = "console"
+    counts: bool = True
 
 
 async def fail_openai(call: Call, problem: Problem) -> None:
@@ -117,9 +119,18 @@ def served_paths(contracts: Sequence[str], console: Sequence[Served] = ()) -> li
                 problem = f"{route.method} {route.path} is served by {taken[place]}"
                 raise BadSettings([f"{contract.file}: route[{index}].path: {problem}; choose another"])
             taken[place] = contract.file
-            reads = route.method != "GET"
+            one = route.batch is None
             served.append(
-                Served(route.method, route.path, handler(route), fail, reads=reads, links=False, facade=contract.name)
+                Served(
+                    route.method,
+                    route.path,
+                    handler(route),
+                    fail,
+                    reads=one and route.method != "GET",
+                    links=False,
+                    facade=contract.name,
+                    counts=one,
+                )
             )
     return served
 
@@ -176,7 +187,8 @@ class HttpApp:
                 await self._serve(served, error, call)
                 return ""
             keys = request.headers.getlist("authorization"), request.headers.getlist("x-api-key")
-            async with self._parts.gate.admitted(*keys, scope.get(PEER, ())) as identity:
+            one = int(served is None or served.counts)
+            async with self._parts.gate.admitted(*keys, scope.get(PEER, ()), stands_for=one) as identity:
                 scope[CALLER] = identity
                 await self._serve(served, error, call)
         except ClientGone:

@@ -24,7 +24,7 @@ from router.http.contract.frames import (
     passage_items,
 )
 from router.http.contract.template import Values, render, render_text
-from router.http.wire import JSON, to_json_bytes, while_present
+from router.http.wire import JSON, read_json, to_json_bytes, while_present
 from router.unicode import encodable
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.screening import presentable
@@ -56,10 +56,10 @@ def handler(route: ContractRoute) -> Callable[[HttpParts, Call], Awaitable[None]
     """What serves a contract's route."""
 
     async def handle(parts: HttpParts, call: Call) -> None:
-        sources = sources_of(call)
         if route.batch is not None:
-            await _batch(parts, call, route, route.batch, sources)
+            await _batch(parts, call, route, route.batch)
             return
+        sources = sources_of(call)
         request = read_request(route, sources)
         if route.search:
             await _search(parts, call, route, request, sources)
@@ -93,23 +93,26 @@ async def _search(
     await _send(call, route, Values(named, {"passages": passage_items(passages)}, sources), run_id)
 
 
-async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batch, sources: Sources) -> None:
+async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batch) -> None:
     """Each input as a question of its own, some at once; where one fails the whole fails, and the others end."""
-    inputs = [*inputs_of(batch, sources)]
-    questions = []
-    named = call.request.headers.get("idempotency-key", "")
-    if len(named) > _LONGEST_NAME:
-        named = hashlib.sha256(named.encode()).hexdigest()
-    for number, each in enumerate(inputs, start=1):
-        try:
-            request = read_request(route, each)
-            request.request_id = request.request_id or (f"{named}-{number}" if named else uuid.uuid4().hex)
-            questions.append(to_checked(parts, call, request))
-        except InvalidInput as error:
-            legacy = in_legacy_words(error, route.asks)
-            raise InvalidInput(of_input(legacy.field, batch, number - 1), legacy.problem) from None
-    if parts.gate is not None and questions:
-        await parts.gate.stands_for(questions[0].scope.tenant, len(questions))
+    gate, tenant = parts.gate, parts.identify(call.request).tenant
+    try:
+        call = replace(call, body=await read_json(call.request, parts.settings.http))
+        sources = sources_of(call)
+        inputs = [*inputs_of(batch, sources)]
+        most = None if gate is None else gate.most(tenant)
+        if most is not None and len(inputs) > most:
+            problem = f"has {len(inputs)} items, each a request; the tenant's limit is {most} a minute: send fewer"
+            raise _BeyondMost(batch.path.text, problem)
+        questions = _questions(parts, call, route, batch, inputs)
+    except _BeyondMost:
+        raise
+    except PointsmanError:
+        if gate is not None:
+            await gate.stands_for(tenant, 1)
+        raise
+    if gate is not None:
+        await gate.stands_for(tenant, max(1, len(questions)))
     places = asyncio.Semaphore(_INPUTS_AT_ONCE)
 
     async def one(question: Question, each: Sources) -> Values:
@@ -123,6 +126,29 @@ async def _batch(parts: HttpParts, call: Call, route: ContractRoute, batch: Batc
     run_id = questions[0].request_id if questions else uuid.uuid4().hex
     values = Values(common(run_id, "", ""), {"answers": [task.result() for task in tasks]}, sources)
     await _send(call, route, values, run_id)
+
+
+class _BeyondMost(InvalidInput):
+    """A batch with more inputs than its tenant may ever have at once: nothing is counted for it."""
+
+
+def _questions(
+    parts: HttpParts, call: Call, route: ContractRoute, batch: Batch, inputs: Sequence[Sources]
+) -> list[Question]:
+    """The questions of a batch. Raises InvalidInput, its field named as in the whole request."""
+    questions = []
+    named = call.request.headers.get("idempotency-key", "")
+    if len(named) > _LONGEST_NAME:
+        named = hashlib.sha256(named.encode()).hexdigest()
+    for number, each in enumerate(inputs, start=1):
+        try:
+            request = read_request(route, each)
+            request.request_id = request.request_id or (f"{named}-{number}" if named else uuid.uuid4().hex)
+            questions.append(to_checked(parts, call, request))
+        except InvalidInput as error:
+            legacy = in_legacy_words(error, route.asks)
+            raise InvalidInput(of_input(legacy.field, batch, number - 1), legacy.problem) from None
+    return questions
 
 
 def _answer_values(question: Question, answer: Answer, items: list[dict[str, object]], sources: Sources) -> Values:

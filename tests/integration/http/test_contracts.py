@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -266,6 +268,13 @@ async def test_a_batch_with_one_wrong_input_is_refused_whole_and_asks_nothing(
         assert reply.json()["where"] == where
 
 
+async def well_within_a_minute() -> None:
+    """Wait where a minute is about to end: what was counted in it begins to go then."""
+    left = 60.0 - time.time() % 60.0
+    if left < 8.0:
+        await asyncio.sleep(left)
+
+
 async def test_each_input_of_a_batch_counts_as_a_request_and_failing_ones_end_the_others(
     module_database_url: str, tmp_path: Path
 ) -> None:
@@ -274,11 +283,46 @@ async def test_each_input_of_a_batch_counts_as_a_request_and_failing_ones_end_th
     async with serving(
         settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts}, limits=limits)
     ) as served:
+        await well_within_a_minute()
         assert (await served.post("/many", {"asks": [WHERE] * 3})).status_code == 200
         refused = await served.post("/many", {"asks": [WHERE] * 3})
         assert refused.status_code == 429
         assert int(refused.headers["retry-after"]) > 0
-        assert "calls a minute" in refused.json()["why"]
+        assert "less than 3 left of its 5 calls a minute" in refused.json()["why"]
+        assert (await served.post("/many", {"asks": [WHERE] * 2})).status_code == 200  # nothing was used up
+        assert (await served.post("/many", {"asks": []})).status_code == 429
+
+
+async def test_a_batch_beyond_the_calls_of_a_minute_is_told_the_limit_and_uses_nothing_up(
+    module_database_url: str, tmp_path: Path
+) -> None:
+    contracts = (written(tmp_path, BATCH), "langserve")
+    limits = {"requests_per_minute": 3}
+    async with serving(
+        settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts}, limits=limits)
+    ) as served:
+        await well_within_a_minute()
+        for path, body, field in (
+            ("/many", {"asks": [WHERE] * 4}, "asks"),
+            ("/rag/batch", {"inputs": [WHERE] * 4}, "inputs"),
+        ):
+            refused = await served.post(path, body)
+            assert refused.status_code in {400, 422}
+            assert "retry-after" not in refused.headers
+            assert "the tenant's limit is 3 a minute" in refused.text
+            assert field in refused.text
+        assert (await served.post("/many", {"asks": [WHERE] * 3})).status_code == 200  # all that a minute has
+
+
+async def test_a_malformed_batch_counts_as_one_request(module_database_url: str, tmp_path: Path) -> None:
+    contracts = (written(tmp_path, BATCH),)
+    limits = {"requests_per_minute": 2}
+    async with serving(
+        settings_for(module_database_url, tmp_path / "data", http={"contracts": contracts}, limits=limits)
+    ) as served:
+        await well_within_a_minute()
+        statuses = [(await served.post("/many", {"asks": asks})).status_code for asks in ("no list", [7], [7])]
+    assert statuses == [400, 400, 429]
 
 
 async def test_sources_and_their_text_are_given_where_a_contract_lists_them(

@@ -257,3 +257,20 @@ async def test_calls_that_wait_for_a_redis_that_hangs_wait_together(tmp_path: Pa
 def test_a_store_that_is_no_redis_is_refused(url: str) -> None:
     with pytest.raises(BadSettings, match="redis_url"):
         limits(url)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["in memory", "in redis"])
+async def test_several_calls_are_taken_together_or_not_at_all(tmp_path: Path, shared: bool) -> None:
+    async with redis_server(tmp_path) as redis:
+        here = limits(redis.url if shared else "", requests_per_minute=10)
+        try:
+            await here.take("acme", 4)
+            for _ in range(3):
+                with pytest.raises(Overloaded, match="less than 7 left of its 10 calls a minute") as caught:
+                    await here.take("acme", 7)
+            assert 0.0 < (caught.value.retry_after_seconds or 0.0) <= 120.0
+            await here.take("acme", 6)
+            with pytest.raises(Overloaded, match="used up"):
+                await here.take("acme", 1)
+        finally:
+            await here.close()
