@@ -6,7 +6,7 @@ The pairs of data/pairs.jsonl are split by kind: for every kind the threshold is
 that adds at most `MAX_WRONG` to the different needs refused there), and the kind itself is judged with it. Ids tell
 when a pair was written: the lexicon was made with those without a prefix at hand, and rules and lexicon were mended
 after each of the later lots had been judged once (second-* to tenth-*, and fresh-*). Those of LAST were judged last,
-and nothing was changed for them.
+and no rule or word was changed for them; that the distance may refuse none wrongly was decided with them in view.
 """
 
 from __future__ import annotations
