@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from router.settings import UpstreamSettings
+    from router.upstream.ending import Ending
     from standard.domain.passage import Scope
     from standard.domain.question import Question
 
@@ -40,8 +41,8 @@ class Endpoint(Protocol):
         """The names of the values that a call sends."""
         ...
 
-    def pieces(self, question: Question) -> AsyncGenerator[str]:
-        """Call it once and yield the answer's text as it comes. Leaving the iteration ends the call.
+    def pieces(self, question: Question) -> AsyncGenerator[str | Ending]:
+        """Call it once and yield the answer's text as it comes, then what it told of its end. Leaving ends the call.
 
         Raises Retryable before the first byte, UpstreamUnavailable, Malformed, and TimeoutError for one of its waits.
         """
@@ -72,9 +73,10 @@ class UpstreamClient:
         told = "collection" in self._endpoint.sends
         return scope.filter is None and not scope.groups and (not scope.narrowed or told)
 
-    async def answer(self, question: Question) -> AsyncGenerator[str]:
+    async def answer(self, question: Question) -> AsyncGenerator[str | Ending]:
         """Yield the answer's text as it comes, by the question's deadline less RESERVE_SECONDS.
 
+        Last comes what the upstream told of the answer's end, where it told of it.
         Raises UpstreamUnavailable before any text, UpstreamBrokeOff after some. Leaving the iteration ends the call.
         """
         if self._calls >= self._settings.max_concurrency:
@@ -95,7 +97,7 @@ class UpstreamClient:
         finally:
             self._calls -= 1
 
-    async def _attempt(self, question: Question) -> AsyncGenerator[str]:
+    async def _attempt(self, question: Question) -> AsyncGenerator[str | Ending]:
         """One call, told to the breaker."""
         if self._by(question)[0] - asyncio.get_running_loop().time() < MIN_SECONDS:
             raise out_of_time()
@@ -108,7 +110,7 @@ class UpstreamClient:
             async with contextlib.aclosing(self._endpoint.pieces(question)) as pieces:
                 # No timeout is open while a piece is out: it would cancel whoever reads.
                 while (piece := await next_by(pieces, by)) is not None:
-                    some = some or bool(piece)
+                    some = some or (isinstance(piece, str) and piece != "")
                     yield piece
             if not some:
                 raise Malformed("it answered nothing")

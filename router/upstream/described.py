@@ -149,7 +149,7 @@ def _found(method: GrpcMethod, pool: DescriptorPool) -> Described:
         raise NotDescribed(f"{method.method} takes a stream of requests; one that takes a single request can be called")
     request, response = map(message_factory.GetMessageClass, (each.input_type, each.output_type))
     found = Described(pool, request, response, bool(each.server_streaming))
-    for key in ("answer", "token", "end", "error"):
+    for key in ("answer", "token", "end", "error", "outcome", "notices"):
         for path in getattr(method, key):
             problem = _problem(path, each.output_type, text=key in {"answer", "token"})
             if problem:

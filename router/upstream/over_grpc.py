@@ -23,6 +23,7 @@ from router.upstream.described import (
     stands_at,
     text_at,
 )
+from router.upstream.ending import Ending, notices_at, outcome_at
 from router.upstream.failures import Malformed, Retryable, UpstreamUnavailable
 from router.upstream.reflection import files_of
 from router.upstream.traced import called, of_grpc
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from router.http.contract.compiled import GrpcMethod
     from router.settings import UpstreamSettings
+    from standard.domain.answer import Outcome
     from standard.domain.question import Question
 
 CHANNEL_OPTIONS: Final = (
@@ -80,7 +82,7 @@ class GrpcEndpoint:
         self._span = of_grpc(f"{method.service}/{method.method}", settings.url)
         self.sends = names_sent(method.template, method.metadata)
 
-    async def pieces(self, question: Question) -> AsyncGenerator[str]:
+    async def pieces(self, question: Question) -> AsyncGenerator[str | Ending]:
         """Call it once; see Endpoint."""
         words = {"user": self._method.user_word, "assistant": self._method.assistant_word}
         values = values_of(question, self.sends, **words)
@@ -124,8 +126,12 @@ class GrpcEndpoint:
                 self._described = described_in(self._method, files)
             return self._described
 
-    async def _read(self, described: Described, body: bytes, metadata: list[tuple[str, str]]) -> AsyncGenerator[str]:
+    async def _read(
+        self, described: Described, body: bytes, metadata: list[tuple[str, str]]
+    ) -> AsyncGenerator[str | Ending]:
         method, written, size, whole, messages = self._method, [], 0, "", 0
+        outcome: Outcome | None = None
+        notices: tuple[str, ...] = ()
         ended = not method.end
         call = self._call(body, metadata=tuple(metadata), timeout=self._settings.timeout_seconds + 1.0)
         try:
@@ -138,6 +144,8 @@ class GrpcEndpoint:
                     raise Malformed("its answer told of an error")
                 ended = ended or stands_at(method.end, value)
                 whole = text_at(method.answer, value) or whole
+                outcome = outcome_at(method.outcome, value) or outcome
+                notices = notices_at(method.notices, value) or notices
                 piece = text_at(method.token, value)
                 if piece:
                     size = counted(size, piece)
@@ -151,6 +159,8 @@ class GrpcEndpoint:
         if whole.startswith(said) and whole != said:
             counted(0, whole)
             yield whole[len(said) :]
+        if outcome is not None or notices:
+            yield Ending(outcome, notices)
 
     async def _next(self, call: grpc.aio.UnaryStreamCall[bytes, bytes], *, first: bool) -> bytes | None:
         """The next message; None after the last. Raises TimeoutError and AioRpcError."""

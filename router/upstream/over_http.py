@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from router.http.contract.compiled import ContractRoute
     from router.settings import UpstreamSettings
+    from router.upstream.ending import Ending
     from standard.domain.question import Question
     from standard.spans import Span
 
@@ -43,7 +44,7 @@ class HttpEndpoint:
         self._span = of_http(route.method, route.path, settings.url)
         self.sends = names_sent(route.upstream.template, route.upstream.headers)
 
-    async def pieces(self, question: Question) -> AsyncGenerator[str]:
+    async def pieces(self, question: Question) -> AsyncGenerator[str | Ending]:
         """Call it once; see Endpoint."""
         with called(*self._span) as opened:
             async with aclosing(self._called(question, opened)) as pieces:

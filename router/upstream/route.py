@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from router.upstream.ending import Ending
 from router.upstream.failures import UpstreamBrokeOff, UpstreamUnavailable
 from standard.domain.answer import AnswerSource, Outcome, StopReason
 from standard.domain.event import Degraded, PassagesScreened, TokenEmitted
@@ -34,7 +35,15 @@ if TYPE_CHECKING:
 UPSTREAM_AWAY: Final = "The existing search service did not answer; the answer was made without it."
 UPSTREAM_NO_TIME: Final = "There was no time for the existing search service; the answer was made without it."
 UPSTREAM_BROKE_OFF: Final = "The existing search service broke off; the answer may be incomplete."
+UPSTREAM_ASKED_BACK: Final = "The existing search service asked back; ask again with what it wants to know."
 STOOD_IN: Final = "The language model did not answer; the existing search service did."
+_REASONS: Final = {
+    Outcome.ANSWERED: StopReason.SUFFICIENT,
+    Outcome.ANSWERED_WITH_CAVEAT: StopReason.SUFFICIENT,
+    Outcome.NEEDS_CLARIFICATION: StopReason.NEEDS_INPUT,
+    Outcome.UNANSWERABLE: StopReason.NO_EVIDENCE,
+    Outcome.BLOCKED: StopReason.OUTPUT_BLOCKED,
+}
 _log = structlog.get_logger("pointsman.upstream")
 
 
@@ -141,12 +150,15 @@ def _with_notices(result: RouteResult, notices: tuple[str, ...], reason: StopRea
 async def _pass_through(
     upstream: UpstreamClient, question: Question, emit: Emit, notices: tuple[str, ...]
 ) -> RouteResult:
-    """The upstream's words as they come. Raises UpstreamUnavailable before the first."""
+    """The upstream's words as they come, then its outcome and notices. Raises UpstreamUnavailable before the first."""
     words: list[str] = []
-    reason = StopReason.SUFFICIENT
+    ending, broke = Ending(), None
     try:
         async with aclosing(upstream.answer(question)) as pieces:
             async for piece in pieces:
+                if isinstance(piece, Ending):
+                    ending = piece
+                    continue
                 if not piece:
                     continue
                 if not words and notices:
@@ -158,11 +170,10 @@ async def _pass_through(
         late = error.kind == "deadline"
         notice = OUT_OF_TIME if late else UPSTREAM_BROKE_OFF
         await emit(Degraded("upstream", notice))
-        notices, reason = (*notices, notice), StopReason.TIME_BUDGET if late else StopReason.LLM_UNAVAILABLE
-    return RouteResult(
-        "".join(words),
-        AnswerSource.UPSTREAM,
-        Outcome.ANSWERED_WITH_CAVEAT if notices else Outcome.ANSWERED,
-        reason,
-        notices=notices,
-    )
+        notices, broke = (*notices, notice), StopReason.TIME_BUDGET if late else StopReason.LLM_UNAVAILABLE
+    told = ending.outcome or Outcome.ANSWERED
+    reason = broke or _REASONS[told]
+    if told is Outcome.NEEDS_CLARIFICATION:  # its run waits there, not here: nothing of ours could take a reply
+        told, notices = Outcome.ANSWERED_WITH_CAVEAT, (*notices, UPSTREAM_ASKED_BACK)
+    outcome = Outcome.ANSWERED_WITH_CAVEAT if notices and told is Outcome.ANSWERED else told
+    return RouteResult("".join(words), AnswerSource.UPSTREAM, outcome, reason, notices=(*notices, *ending.notices))

@@ -10,11 +10,13 @@ from router.upstream.failures import Malformed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
+    from router.upstream.ending import Ending
+
 MAX_CHARS: Final = 2_000_000
 """Longest answer."""
 
 
-async def next_by(pieces: AsyncGenerator[str], deadline: float) -> str | None:
+async def next_by(pieces: AsyncGenerator[str | Ending], deadline: float) -> str | Ending | None:
     """The next piece by the event loop's time `deadline`; None after the last. Raises TimeoutError."""
     async with asyncio.timeout_at(deadline):
         return await anext(pieces, None)

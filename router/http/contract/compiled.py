@@ -114,7 +114,7 @@ class GrpcMethod:
     """A method of a gRPC server that the gateway calls: what is sent, and where in a message the answer stands.
 
     `descriptors` is a file with a serialized FileDescriptorSet; None = the server is asked (reflection). Paths lead
-    into a message's JSON, its fields named as in the .proto file.
+    into a message's JSON, its fields named as in the .proto file. `outcome` and `notices` lead to how the answer ended.
     """
 
     service: str
@@ -126,6 +126,8 @@ class GrpcMethod:
     token: tuple[Path, ...]
     end: tuple[Path, ...]
     error: tuple[Path, ...]
+    outcome: tuple[Path, ...]
+    notices: tuple[Path, ...]
     user_word: str
     assistant_word: str
 

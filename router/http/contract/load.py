@@ -222,9 +222,8 @@ class _Compiler:
             if not _METADATA_KEY.fullmatch(header) or header.startswith("grpc-") or header.endswith("-bin"):
                 problem = "is no metadata that can be set here; keys are in lower case, none of grpc-* and *-bin"
                 self.problems.append(f"{self.file}: {key}.metadata: {header!r} {problem}")
-        paths = {
-            part: self._paths(getattr(table, part), f"{key}.{part}") for part in ("answer", "token", "end", "error")
-        }
+        named = ("answer", "token", "end", "error", "outcome", "notices")
+        paths = {part: self._paths(getattr(table, part), f"{key}.{part}") for part in named}
         for part, each in paths.items():
             if any(path.root for path in each):
                 self.problems.append(f"{self.file}: {key}.{part}: paths lead into the response; @ names no part of it")

@@ -170,6 +170,8 @@ class GrpcTable(Table):
     token: Paths = ()
     end: Paths = ()
     error: Paths = ()
+    outcome: Paths = ()
+    notices: Paths = ()
     user: str = "user"
     assistant: str = "assistant"
 

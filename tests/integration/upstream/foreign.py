@@ -67,6 +67,8 @@ token = "piece"
 answer = "whole.answer.text"
 end = "whole"
 error = "trouble"
+outcome = "whole.extra.how"
+notices = ["whole.extra.warnings", "whole.extra.warning"]
 user = "human"
 assistant = "ai"
 

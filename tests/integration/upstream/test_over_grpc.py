@@ -13,11 +13,11 @@ import trustme
 
 from router.process.serving import open_grpc
 from router.settings import BadSettings
-from router.upstream.route import UPSTREAM_AWAY
+from router.upstream.route import UPSTREAM_ASKED_BACK, UPSTREAM_AWAY
 from tests.integration.http.conftest import WHERE, serving, settings_for
 from tests.integration.upstream.foreign import Foreign, Tells, contract, described, parts
 from tests.integration.upstream.test_upstream import ASKED, FOLLOW_UP, ours, ours_without_its_model
-from tests.support.model_server import ModelServer, Reply, always
+from tests.support.model_server import Failure, ModelServer, Reply, always
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -367,7 +367,69 @@ async def test_another_pointsman_is_the_standard_route(module_database_url: str,
         assert nothing["answer_source"] == "upstream"
 
 
+async def test_outcome_and_notices_of_another_pointsman_are_ours(module_database_url: str, tmp_path: Path) -> None:
+    """Its model fails, and it says so: what it gives is an answer with a caveat, or none."""
+    async with (
+        ModelServer(always(Failure(500))) as model,
+        serving(
+            settings_for(
+                module_database_url,
+                tmp_path / "legacy",
+                llm={"base_url": model.base_url, "model": "m", "retries": 0},
+                routing={"escalate": False},
+            )
+        ) as legacy,
+        open_grpc(legacy.application) as port,
+        ours(f"grpc://127.0.0.1:{port}", module_database_url, tmp_path / "ours", {"contract": "pointsman"}) as served,
+    ):
+        outcomes = set()
+        for text in (WHERE, "Who won the chess cup of 1911?", "zzyzx qwfpgj"):
+            body = ASKED | {"question": text}
+            theirs, answer = (await legacy.post("/query", body)).json(), (await served.post("/query", body)).json()
+            assert (answer["answer"].strip(), answer["answer_source"]) == (theirs["answer"].strip(), "upstream")
+            assert (answer["outcome"], answer["notices"]) == (theirs["outcome"], theirs["notices"])
+            outcomes.add(answer["outcome"])
+            assert answer["stop_reason"] == ("no_evidence" if answer["outcome"] == "unanswerable" else "sufficient")
+        counted = served.application.metrics.registry.get_sample_value
+        for outcome, reason in (("unanswerable", "no_evidence"), ("answered_with_caveat", "sufficient")):
+            labels = {"route": "standard", "outcome": outcome, "stop_reason": reason}
+            assert counted("pointsman_answers_total", labels)
+        assert not counted("pointsman_answers_total", labels | {"outcome": "answered"})
+    assert outcomes == {"answered_with_caveat", "unanswerable"}
+
+
+@pytest.mark.parametrize(
+    ("extra", "outcome", "reason", "notices"),
+    [
+        ({"how": "OUTCOME_UNANSWERABLE"}, "unanswerable", "no_evidence", []),
+        ({"how": "Answered_With_Caveat", "warnings": ["Old.", " ", 7]}, "answered_with_caveat", "sufficient", ["Old."]),
+        ({"how": "blocked"}, "blocked", "output_blocked", []),
+        ({"how": "needs_clarification"}, "answered_with_caveat", "needs_input", [UPSTREAM_ASKED_BACK]),
+        ({"how": "splendid", "warning": "x" * 5_000}, "answered", "sufficient", ["x" * 1_000]),
+        ({"how": 7, "warnings": ["n"] * 50}, "answered", "sufficient", ["n"] * 16),
+    ],
+)
+async def test_what_a_foreign_method_tells_of_its_end_is_carried_over(
+    module_database_url: str,
+    tmp_path: Path,
+    descriptors: Path,
+    extra: dict[str, Any],
+    outcome: str,
+    reason: str,
+    notices: list[str],
+) -> None:
+    messages = ({"piece": "Well."}, {"whole": {"answer": {"text": "Well."}, "extra": extra}})
+    async with (
+        Foreign([Tells(messages)], descriptors) as foreign,
+        ours(foreign.url, module_database_url, tmp_path / "ours", {"contract": contract(tmp_path)}) as served,
+    ):
+        answer = (await served.post("/query", ASKED)).json()
+    assert (answer["answer"], answer["answer_source"]) == ("Well.", "upstream")
+    assert (answer["outcome"], answer["stop_reason"], answer["notices"]) == (outcome, reason, notices)
+
+
 WRONG = {
+    "no such outcome": ('"whole.extra.how"', '"whole.how"', "has no field how"),
     "no such service": ("Rag/Tell", "Rog/Tell", "no service acme.rag.v1.Rog"),
     "no such method": ("Rag/Tell", "Rag/Say", "has no method Say; it has Ask, Listen, Tell"),
     "a stream of requests": ("Rag/Tell", "Rag/Listen", "a stream of requests"),
