@@ -19,10 +19,11 @@ from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models import heatmap as heatmap_models
 from grafana_foundation_sdk.models import prometheus as prometheus_models
 
-from deploy.grafana.panels import ROWS, SELECTOR
+from deploy.grafana.panel import SELECTOR
+from deploy.grafana.panels import ROWS
 
 if TYPE_CHECKING:
-    from deploy.grafana.panels import Panel, Query
+    from deploy.grafana.panel import Panel, Query
 
 DASHBOARD: Final = Path(__file__).resolve().parent / "dashboards" / "pointsman.json"
 _SOURCE: Final = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
