@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from router.bench.embedders import LikeTheReal
 from standard.corpus.collections import EmbedderIdentity, ensure_collection, get_collection
 from standard.corpus.document import SourceDocument
 from standard.corpus.ingest import ingest
@@ -49,40 +50,15 @@ _QUESTION_WORDS = [
 
 
 @dataclass(frozen=True, slots=True)
-class _DrawnVectors:
+class _DrawnVectors(LikeTheReal):
     """The embedder's identity with vectors drawn at random around topics."""
 
-    real: Embedder
     topics: NDArray[np.float32]
     random: np.random.Generator
-
-    @property
-    def id(self) -> str:
-        """The real one's."""
-        return self.real.id
-
-    @property
-    def checksum(self) -> str:
-        """The real one's."""
-        return self.real.checksum
-
-    @property
-    def dimensions(self) -> int:
-        """The real one's."""
-        return self.real.dimensions
-
-    @property
-    def max_tokens(self) -> int:
-        """The real one's."""
-        return self.real.max_tokens
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """A cheap upper estimate: drawn words have at most four pieces."""
         return [2 + 2 * text.count(" ") for text in texts]
-
-    async def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The real ones."""
-        return await self.real.embed_queries(texts)
 
     async def embed_passages(self, passages: Sequence[PassageInput]) -> PassageVectors:
         """Drawn vectors."""

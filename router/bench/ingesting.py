@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from router.bench.embedders import LikeTheReal
 from router.bench.figure import Figure, Figures, Report
 from router.configs import scan_of
 from standard.corpus.chunking import read_chunking
@@ -30,46 +31,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from router.application import Application
-    from standard.embedding.protocol import Embedder, PassageInput
+    from standard.embedding.protocol import PassageInput
 
 _COLLECTION: Final = "bench-ingest"
 _BATCH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class _KeptVectors:
+class _KeptVectors(LikeTheReal):
     """The real embedder, but the vectors of passages are at hand."""
 
-    real: Embedder
     kept: dict[PassageInput, tuple[NDArray[np.float32], NDArray[np.float32]]] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        """The real one's."""
-        return self.real.id
-
-    @property
-    def checksum(self) -> str:
-        """The real one's."""
-        return self.real.checksum
-
-    @property
-    def dimensions(self) -> int:
-        """The real one's."""
-        return self.real.dimensions
-
-    @property
-    def max_tokens(self) -> int:
-        """The real one's."""
-        return self.real.max_tokens
-
-    def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The real ones."""
-        return self.real.count_tokens(texts)
-
-    async def embed_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The real ones."""
-        return await self.real.embed_queries(texts)
 
     async def embed_passages(self, passages: Sequence[PassageInput]) -> PassageVectors:
         """Those at hand."""
