@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pointsman.v1 import corpus_pb2
 from rich.markup import escape
 from rich.table import Table
 
-from router.cli.connect import connected
+from router.cli.connect import called
 from router.cli.inputs import opened
 from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, results
 from router.grpc.jsonform import to_json
-from router.settings import load_settings
 from standard.corpus.style import MAX_INSTRUCTIONS
 from standard.domain.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from pointsman.client import Pointsman
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The collection.")]
@@ -68,7 +64,7 @@ def list_(server: Server = None, key: Key = "", json_output: Json = False) -> in
             if not token:
                 return found
 
-    listed = _run(call, server, key)
+    listed = called(call, server, key)
     if json_output:
         for each in listed:
             print_json(to_json(each))
@@ -88,7 +84,7 @@ def show(name: Name, server: Server = None, key: Key = "", json_output: Json = F
         request = corpus_pb2.GetCollectionRequest(name=name)
         return (await client.corpus.GetCollection(request, timeout=_SECONDS, metadata=client.metadata)).collection
 
-    return _shown(_run(call, server, key), json_output=json_output)
+    return _shown(called(call, server, key), json_output=json_output)
 
 
 def create(
@@ -113,7 +109,7 @@ def create(
     async def call(client: Pointsman) -> corpus_pb2.Collection:
         return (await client.corpus.CreateCollection(request, timeout=_SECONDS, metadata=client.metadata)).collection
 
-    return _shown(_run(call, server, key), json_output=json_output)
+    return _shown(called(call, server, key), json_output=json_output)
 
 
 def update(
@@ -134,7 +130,7 @@ def update(
     async def call(client: Pointsman) -> corpus_pb2.Collection:
         return (await client.corpus.UpdateCollection(request, timeout=_SECONDS, metadata=client.metadata)).collection
 
-    return _shown(_run(call, server, key), json_output=json_output)
+    return _shown(called(call, server, key), json_output=json_output)
 
 
 def _text(given: str | None) -> str | None:
@@ -147,14 +143,6 @@ def _text(given: str | None) -> str | None:
         return raw.decode()
     except UnicodeDecodeError:
         raise InvalidInput("answer_instructions", f"{given[1:]} is no UTF-8, or longer than is allowed") from None
-
-
-def _run(call: Callable[[Pointsman], Awaitable[Any]], server: str | None, key: str) -> Any:  # noqa: ANN401 - call's
-    async def run() -> Any:  # noqa: ANN401 - call's
-        async with connected(load_settings(), server, key) as client:
-            return await call(client)
-
-    return asyncio.run(run())
 
 
 def _shown(collection: corpus_pb2.Collection, *, json_output: bool) -> int:

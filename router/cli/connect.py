@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 from google.rpc import error_details_pb2
@@ -12,12 +13,15 @@ from pointsman.client import Pointsman
 
 from router.access.tls import client_credentials
 from router.process.serverlock import running_server
+from router.settings import load_settings
 from standard.domain.errors import PointsmanError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from router.settings import Settings
+
+Answer = TypeVar("Answer")
 
 
 class RemoteError(PointsmanError):
@@ -52,6 +56,16 @@ async def connected(
                 Pointsman(f"127.0.0.1:{port}", token=key or local) as client,
             ):
                 yield client
+
+
+def called(call: Callable[[Pointsman], Awaitable[Answer]], server: str | None, key: str) -> Answer:
+    """Make one call, as the settings say, and return its answer. Raises RemoteError, and what `connected` raises."""
+
+    async def run() -> Answer:
+        async with connected(load_settings(), server, key) as client:
+            return await call(client)
+
+    return asyncio.run(run())
 
 
 @asynccontextmanager

@@ -10,12 +10,11 @@ from pointsman.v1 import corpus_pb2
 from rich.markup import escape
 from rich.table import Table
 
-from router.cli.connect import connected
+from router.cli.connect import called
 from router.cli.inputs import BadLine, json_lines, opened, sendable_text_of
 from router.cli.options import Json, Key, Server
 from router.cli.output import diagnostics, print_json, progress_bar, results
 from router.grpc.jsonform import to_json
-from router.settings import load_settings
 from standard.domain.errors import InvalidInput, PointsmanError
 
 if TYPE_CHECKING:
@@ -83,23 +82,21 @@ def start(
         collection=collection, model=model, base_url=base_url, dimensions=dimensions, max_tokens=max_tokens
     )
 
-    async def run() -> int:
-        async with connected(load_settings(), server, key) as client:
-            started = await client.corpus.StartReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
-            change, needed = started.reembedding, started.disk_bytes_needed
-            if not json_output:
-                diagnostics().print(
-                    escape(
-                        f"{change.former.embedder_id} ({change.former.dimensions}) -> {change.new.embedder_id}"
-                        f" ({change.new.dimensions}): about {size_of(needed)} more on the database's disk"
-                    )
+    async def call(client: Pointsman) -> tuple[corpus_pb2.Reembedding, int]:
+        started = await client.corpus.StartReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
+        change, needed = started.reembedding, started.disk_bytes_needed
+        if not json_output:
+            diagnostics().print(
+                escape(
+                    f"{change.former.embedder_id} ({change.former.dimensions}) -> {change.new.embedder_id}"
+                    f" ({change.new.dimensions}): about {size_of(needed)} more on the database's disk"
                 )
-            if wait:
-                change = await _followed(client, collection)
-            _show(change, json_output=json_output, disk_bytes_needed=needed)
-            return 0
+            )
+        return await _followed(client, collection) if wait else change, needed
 
-    return asyncio.run(run())
+    change, needed = called(call, server, key)
+    _show(change, json_output=json_output, disk_bytes_needed=needed)
+    return 0
 
 
 def status(
@@ -111,23 +108,22 @@ def status(
 ) -> int:
     """Show how far a change is, and what was done so far."""
 
-    async def run() -> int:
-        async with connected(load_settings(), server, key) as client:
-            if wait:
-                await _followed(client, collection)
-            found = await _get(client, collection)
-        if json_output:
-            print_json(change_view(found.reembedding) | {"changes": [_entry_view(each) for each in found.changes]})
-            return 0
-        _show(found.reembedding, json_output=False)
-        table = Table("when", "what", "from", "to", "by")
-        for each in found.changes:
-            cells = (each.time.ToJsonString(), each.action, each.from_embedder_id, each.to_embedder_id, each.changed_by)
-            table.add_row(*map(escape, cells))
-        results().print(table)
-        return 0
+    async def call(client: Pointsman) -> corpus_pb2.GetReembeddingResponse:
+        if wait:
+            await _followed(client, collection)
+        return await _get(client, collection)
 
-    return asyncio.run(run())
+    found = called(call, server, key)
+    if json_output:
+        print_json(change_view(found.reembedding) | {"changes": [_entry_view(each) for each in found.changes]})
+        return 0
+    _show(found.reembedding, json_output=False)
+    table = Table("when", "what", "from", "to", "by")
+    for each in found.changes:
+        cells = (each.time.ToJsonString(), each.action, each.from_embedder_id, each.to_embedder_id, each.changed_by)
+        table.add_row(*map(escape, cells))
+    results().print(table)
+    return 0
 
 
 def compare(
@@ -150,11 +146,10 @@ def compare(
         collection=collection, questions=questions, top_k=top_k, sample=sample
     )
 
-    async def run() -> corpus_pb2.CompareReembeddingResponse:
-        async with connected(load_settings(), server, key) as client:
-            return await client.corpus.CompareReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
+    async def call(client: Pointsman) -> corpus_pb2.CompareReembeddingResponse:
+        return await client.corpus.CompareReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
 
-    found = asyncio.run(run())
+    found = called(call, server, key)
     if json_output:
         print_json(to_json(found))
         return 0
@@ -230,12 +225,11 @@ def _change(
 ) -> int:
     request = corpus_pb2.ChangeReembeddingRequest(collection=collection, action=action)
 
-    async def run() -> corpus_pb2.Reembedding:
-        async with connected(load_settings(), server, key) as client:
-            answer = await client.corpus.ChangeReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
-            return answer.reembedding
+    async def call(client: Pointsman) -> corpus_pb2.Reembedding:
+        answer = await client.corpus.ChangeReembedding(request, timeout=_CALL_SECONDS, metadata=client.metadata)
+        return answer.reembedding
 
-    change = asyncio.run(run())
+    change = called(call, server, key)
     if done and not json_output:
         kept = change.new if done == "done" else change.former
         results().print(escape(f"{done}: {change.collection} is embedded with {kept.embedder_id}"))

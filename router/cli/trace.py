@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pointsman.v1 import admin_pb2
 from rich.markup import escape
 
-from router.cli.connect import connected
+from router.cli.connect import called
 from router.cli.options import Json, Key, Server
 from router.cli.output import print_json, results
 from router.grpc.jsonform import to_json
-from router.settings import load_settings
+
+if TYPE_CHECKING:
+    from pointsman.client import Pointsman
 
 
 def register(app: typer.Typer) -> None:
@@ -31,25 +32,23 @@ def trace(
 ) -> int:
     """Show a run's trace."""
 
-    async def run() -> int:
-        async with connected(load_settings(), server, key) as client:
-            response = await client.admin.GetTrace(
-                admin_pb2.GetTraceRequest(request_id=request_id), timeout=30.0, metadata=client.metadata
-            )
-        if json_output:
-            print_json(to_json(response))
-            return 0
-        console = results()
-        console.print(f"[bold]{escape(response.request_id)}[/bold] {response.state}")
-        if response.trace_ids:
-            console.print(f"      [dim]trace {escape(', '.join(response.trace_ids))}[/dim]")
-        for entry in response.entries:
-            at = dt.datetime.fromtimestamp(entry.at, dt.UTC).isoformat(timespec="milliseconds")
-            view = to_json(entry)["body"]
-            line = view.pop("text", "")
-            console.print(f"{entry.sequence:>4}  {at}  [bold]{escape(entry.kind)}[/bold]  {escape(line)}")
-            if entry.kind not in {"token", "completed"}:
-                console.print(f"      [dim]{escape(json.dumps(view, ensure_ascii=False))}[/dim]")
-        return 0
+    async def call(client: Pointsman) -> admin_pb2.GetTraceResponse:
+        request = admin_pb2.GetTraceRequest(request_id=request_id)
+        return await client.admin.GetTrace(request, timeout=30.0, metadata=client.metadata)
 
-    return asyncio.run(run())
+    response = called(call, server, key)
+    if json_output:
+        print_json(to_json(response))
+        return 0
+    console = results()
+    console.print(f"[bold]{escape(response.request_id)}[/bold] {response.state}")
+    if response.trace_ids:
+        console.print(f"      [dim]trace {escape(', '.join(response.trace_ids))}[/dim]")
+    for entry in response.entries:
+        at = dt.datetime.fromtimestamp(entry.at, dt.UTC).isoformat(timespec="milliseconds")
+        view = to_json(entry)["body"]
+        line = view.pop("text", "")
+        console.print(f"{entry.sequence:>4}  {at}  [bold]{escape(entry.kind)}[/bold]  {escape(line)}")
+        if entry.kind not in {"token", "completed"}:
+            console.print(f"      [dim]{escape(json.dumps(view, ensure_ascii=False))}[/dim]")
+    return 0
