@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from rich.console import Console
 
+from router.application import Application, open_application
+from router.cli.demo import demo_folder
+from router.cli.ingest import ingest_paths
+from router.settings import load_settings
 from standard.llm.client import OpenAiLlm
 from standard.llm.config import LlmConfig
 from tests.support.memory_retriever import MemoryLibrary, passage
@@ -37,3 +43,17 @@ async def server() -> AsyncIterator[ModelServer]:
 async def llm(server: ModelServer) -> AsyncIterator[OpenAiLlm]:
     async with OpenAiLlm(LlmConfig(server.base_url, "scripted", retries=0, connect_seconds=1.0)) as client:
         yield client
+
+
+@pytest_asyncio.fixture
+async def demo(database_url: str, tmp_path: Path, server: ModelServer) -> AsyncIterator[Application]:
+    """An application over the demo corpus, with the scripted model server for its model."""
+    settings = load_settings(
+        data_dir=tmp_path,
+        database={"url": database_url},
+        llm={"base_url": server.base_url, "model": "scripted"},
+        agentic={"controller": "decide"},
+    )
+    async with open_application(settings) as opened:
+        await ingest_paths(opened, [str(demo_folder() / "corpus")], "default", prune=True, console=Console(quiet=True))
+        yield opened

@@ -10,20 +10,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest_asyncio
-from rich.console import Console
 
 from agentic.run import answer_agentic
 from agentic.state import RunState
-from router.application import Application, open_application
+from router.application import Application
 from router.asked import asked_text, embedded_text
-from router.cli.demo import demo_folder
-from router.cli.ingest import ingest_paths
-from router.settings import load_settings
 from standard.domain.event import ContextCompressed, EventBody
 from standard.domain.outcome import RouteResult
 from standard.domain.passage import Scope
@@ -67,24 +63,11 @@ class Mind:
         return Reply(str(texts[number]) if isinstance(texts, list) else str(texts))
 
 
-@pytest_asyncio.fixture
-async def application(database_url: str, tmp_path: Path, server: ModelServer) -> AsyncIterator[Application]:
-    settings = load_settings(
-        data_dir=tmp_path,
-        database={"url": database_url},
-        llm={"base_url": server.base_url, "model": "scripted"},
-        agentic={"controller": "decide"},
-    )
-    async with open_application(settings) as opened:
-        await ingest_paths(opened, [str(demo_folder() / "corpus")], "default", prune=True, console=Console(quiet=True))
-        yield opened
-
-
 Replay = Callable[[dict[str, object], bool], Awaitable[Replayed]]
 
 
 @pytest_asyncio.fixture
-async def replay(application: Application, server: ModelServer) -> Replay:
+async def replay(demo: Application, server: ModelServer) -> Replay:
     async def run(row: dict[str, object], compress: bool) -> Replayed:
         mind = Mind(row)
         server.script = mind
@@ -96,9 +79,9 @@ async def replay(application: Application, server: ModelServer) -> Replay:
             events.append(body)
 
         question = Question(UntrustedText(text), Scope(), route=Route.AGENTIC, top_k=5)
-        vector = await application.embed(embedded_text(question))
-        found = await application.passages.search(Scope(), asked_text(question), vector, k=5)
-        parts = application.agentic
+        vector = await demo.embed(embedded_text(question))
+        found = await demo.passages.search(Scope(), asked_text(question), vector, k=5)
+        parts = demo.agentic
         compression = replace(parts.settings.compression, enabled=compress)
         result = await answer_agentic(
             question,

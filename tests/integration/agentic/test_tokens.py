@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-import pytest_asyncio
-from rich.console import Console
-
 from agentic.controllers.tools import TOOLS
-from router.application import Application, open_application
-from router.cli.demo import demo_folder
-from router.cli.ingest import ingest_paths
+from router.application import Application
 from router.evaluation.answers.asking import Arm, Asker, Place
 from router.evaluation.answers.questions import AskedQuestion
 from router.evaluation.answers.record import Record
-from router.settings import load_settings
 from standard.domain.passage import Scope
 from standard.domain.question import Route
 from tests.support.model_server import Call, ModelServer, Reply
@@ -40,19 +33,6 @@ DEFINITIONS = len(json.dumps([asdict(tool) for tool in TOOLS])) // 4
 _log = logging.getLogger(__name__)
 
 
-@pytest_asyncio.fixture
-async def application(database_url: str, tmp_path: Path, server: ModelServer) -> AsyncIterator[Application]:
-    settings = load_settings(
-        data_dir=tmp_path,
-        database={"url": database_url},
-        llm={"base_url": server.base_url, "model": "scripted"},
-        agentic={"controller": "decide"},
-    )
-    async with open_application(settings) as opened:
-        await ingest_paths(opened, [str(demo_folder() / "corpus")], "default", prune=True, console=Console(quiet=True))
-        yield opened
-
-
 Said = str | list[str]
 """A text, or a call of a tool as its name and its arguments."""
 
@@ -61,8 +41,8 @@ def reply(said: Said) -> Reply:
     return Reply(said) if isinstance(said, str) else Reply(calls=(Call(*said),))
 
 
-async def asked(application: Application, server: ModelServer, arm: Arm, replies: list[list[Said]]) -> list[Record]:
-    asker = Asker(application, top_k=5)
+async def asked(demo: Application, server: ModelServer, arm: Arm, replies: list[list[Said]]) -> list[Record]:
+    asker = Asker(demo, top_k=5)
     records = []
     for row, texts in zip(TRANSCRIPTS, replies, strict=True):
         server.requests.clear()
@@ -74,12 +54,10 @@ async def asked(application: Application, server: ModelServer, arm: Arm, replies
 
 
 async def test_the_loop_bills_less_than_four_times_one_shot_and_a_third_of_questions_in_it_about_twice(
-    application: Application, server: ModelServer
+    demo: Application, server: ModelServer
 ) -> None:
-    loop = await asked(application, server, Arm("loop", Route.AGENTIC, "decide"), [row["loop"] for row in TRANSCRIPTS])
-    single = await asked(
-        application, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS]
-    )
+    loop = await asked(demo, server, Arm("loop", Route.AGENTIC, "decide"), [row["loop"] for row in TRANSCRIPTS])
+    single = await asked(demo, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS])
     ratio = fmean(one.billed_tokens for one in loop) / fmean(one.billed_tokens for one in single)
     blended = 1.0 - AGENTIC_SHARE + AGENTIC_SHARE * ratio
     _log.info("billed tokens, loop to single shot: %.2f; blended: %.2f", ratio, blended)
@@ -88,12 +66,10 @@ async def test_the_loop_bills_less_than_four_times_one_shot_and_a_third_of_quest
 
 
 async def test_tools_in_the_hands_of_the_model_bill_less_than_four_times_one_shot(
-    application: Application, server: ModelServer
+    demo: Application, server: ModelServer
 ) -> None:
-    loop = await asked(application, server, Arm("tools", Route.AGENTIC, "tools"), [row["tools"] for row in TRANSCRIPTS])
-    single = await asked(
-        application, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS]
-    )
+    loop = await asked(demo, server, Arm("tools", Route.AGENTIC, "tools"), [row["tools"] for row in TRANSCRIPTS])
+    single = await asked(demo, server, Arm("single", Route.STANDARD), [[row["single_shot"]] for row in TRANSCRIPTS])
     one_shot = fmean(one.billed_tokens for one in single)
     turns = fmean(one.llm_calls - 1 for one in loop)
     ratio = fmean(one.billed_tokens for one in loop) / one_shot

@@ -1,12 +1,13 @@
 """The shipped models behind the gateway's view, with the shipped embedder and real candidates in memory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from router.routing.models import ModelLoader
+from router.routing.models import LoadedModels, ModelLoader
 from standard.domain.errors import Damaged
 from standard.domain.passage import Passage, RetrievedPassage, SearchResult
 from standard.domain.question import Question, Turn
@@ -49,16 +50,21 @@ async def found(embedder: BuiltinEmbedder, texts: list[str]) -> SearchResult:
     return SearchResult(passages, passages, {"ferri": 2.0, "leav": 3.0}, 50, vectors)
 
 
-async def test_text_and_first_look_both_speak(embedder: BuiltinEmbedder) -> None:
-    batches: list[int] = []
+def loaded(embedder: BuiltinEmbedder, batches: list[int]) -> LoadedModels:
+    """The shipped models; `batches` takes how many texts were embedded at once, a call each."""
 
-    async def embed_many(texts: tuple[str, ...]) -> NDArray[np.float32]:
+    async def embed_many(texts: Sequence[str]) -> NDArray[np.float32]:
         batches.append(len(texts))
         return await embedder.embed_queries(texts)
 
-    loader = ModelLoader("", embedder, embed_many)  # type: ignore[arg-type]
+    loader = ModelLoader("", embedder, embed_many)
     loader.load()
-    models = loader.require()
+    return loader.require()
+
+
+async def test_text_and_first_look_both_speak(embedder: BuiltinEmbedder) -> None:
+    batches: list[int] = []
+    models = loaded(embedder, batches)
     question = asked("When does the last ferry leave, and who decides when it is windy?")
     vector = (await embedder.embed_queries([question.text.raw]))[0]
     first = await found(embedder, ["The last ferry leaves at 22:15.", "The master decides in wind.", "Cafe prices."])
@@ -73,14 +79,7 @@ async def test_text_and_first_look_both_speak(embedder: BuiltinEmbedder) -> None
 
 async def test_parts_that_were_embedded_beside_the_search_are_not_embedded_again(embedder: BuiltinEmbedder) -> None:
     batches: list[int] = []
-
-    async def embed_many(texts: tuple[str, ...]) -> NDArray[np.float32]:
-        batches.append(len(texts))
-        return await embedder.embed_queries(texts)
-
-    loader = ModelLoader("", embedder, embed_many)  # type: ignore[arg-type]
-    loader.load()
-    models = loader.require()
+    models = loaded(embedder, batches)
     question = asked("When does the last ferry leave, and who decides when it is windy?")
     vector = (await embedder.embed_queries([question.text.raw]))[0]
     first = await found(embedder, ["The last ferry leaves at 22:15.", "The master decides in wind.", "Cafe prices."])
