@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import psycopg
-from psycopg import AsyncConnection, sql
+from psycopg import sql
 
 from standard.corpus.collections import PARTITIONED, partition
-from standard.database.pool import connection, transaction, translated_errors
+from standard.database.pool import connect_beside, connection, transaction, translated_errors
 
 if TYPE_CHECKING:
     from standard.database.pool import Connection, Pool
@@ -58,16 +58,11 @@ async def index_beside(pool: Pool, generation: int, *, threshold: int = THRESHOL
     if has_index or chunks < threshold:
         return has_index
     name = sql.Identifier(index_name(generation))
-    url = pool.conninfo
-    if not isinstance(url, str):
-        raise TypeError("a pool of make_pool has a plain URL")
     async with connection(pool) as borrowed:
         pooled = borrowed.behind_pooler  # whose sessions are not ours to set
     with translated_errors():
         # a connection of its own: a build that runs beside others' writing can be in no transaction, and takes long
-        conn = await AsyncConnection.connect(
-            url, autocommit=True, prepare_threshold=None, application_name="pointsman-index", connect_timeout=10
-        )
+        conn = await connect_beside(pool, "pointsman-index")
         async with conn:
             if not pooled:
                 for key, value in (

@@ -12,9 +12,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from psycopg import AsyncClientCursor, AsyncConnection
-
-from standard.database.pool import translated_errors
+from standard.database.pool import connect_beside, translated_errors
 from standard.domain.errors import Overloaded
 
 if TYPE_CHECKING:
@@ -39,18 +37,8 @@ async def collection_lock(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_seconds
-    url = pool.conninfo
-    if not isinstance(url, str):
-        raise TypeError("a pool of make_pool has a plain URL")
     with translated_errors():
-        conn = await AsyncConnection.connect(
-            url,
-            autocommit=True,
-            prepare_threshold=None,
-            cursor_factory=AsyncClientCursor,
-            application_name="pointsman-ingest-lock",
-            connect_timeout=10,
-        )
+        conn = await connect_beside(pool, "pointsman-ingest-lock", simple=True)
         async with conn:
             while True:
                 async with conn.transaction():

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector_async
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow
@@ -313,6 +313,27 @@ async def limit_statements(conn: AsyncConnection[TupleRow], seconds: float) -> N
     await conn.execute("select set_config('statement_timeout', %s, true)", [_milliseconds(seconds)])
 
 
+async def connect_beside(
+    pool: Pool, name: str, *, simple: bool = False, timeout_seconds: int = 10
+) -> AsyncConnection[TupleRow]:
+    """Open a connection beside the pool's, in autocommit and without prepared statements; whoever opens it closes it.
+
+    `name` is shown in pg_stat_activity. `simple` speaks the simple protocol: in the extended one the last statement's
+    portal keeps its snapshot while a transaction stays open. Raises psycopg's errors, see `translated_errors`.
+    """
+    url = pool.conninfo
+    if not isinstance(url, str):
+        raise TypeError("a pool of make_pool has a plain URL")
+    return await AsyncConnection.connect(
+        url,
+        autocommit=True,
+        prepare_threshold=None,
+        cursor_factory=AsyncClientCursor if simple else AsyncCursor,
+        application_name=name,
+        connect_timeout=timeout_seconds,
+    )
+
+
 async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
     """Ask the server for a sign of life and return the seconds it took; raises DatabaseUnavailable.
 
@@ -321,15 +342,10 @@ async def probe(pool: Pool, *, timeout_seconds: float = 2.0) -> float:
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
-    url = pool.conninfo
-    if not isinstance(url, str):
-        raise TypeError("a pool of make_pool has a plain URL")
     try:
         async with asyncio.timeout(timeout_seconds):
             try:
-                conn = await AsyncConnection.connect(
-                    url, autocommit=True, application_name="pointsman-health", prepare_threshold=None
-                )
+                conn = await connect_beside(pool, "pointsman-health")
             except psycopg.OperationalError:
                 async with pool.connection(timeout=timeout_seconds / 2) as standing:
                     await standing.execute("select 1")

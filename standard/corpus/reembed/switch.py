@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import psycopg
-from psycopg import AsyncClientCursor, AsyncConnection
 
 from standard.corpus.collections import Collection, collection_at, drop_generations
 from standard.corpus.index import index_beside
@@ -22,12 +21,13 @@ from standard.corpus.reembed.state import get_reembedding, note_change
 from standard.corpus.rescan import rescan
 from standard.corpus.scan import Scan
 from standard.corpus.write import SWITCHING
-from standard.database.pool import connection, translated_errors
+from standard.database.pool import connect_beside, connection, translated_errors
 from standard.domain.errors import FailedPrecondition, NotFound, Overloaded, PointsmanError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
     from standard.corpus.embedders import Embedders
@@ -130,18 +130,8 @@ async def _writers_held_up(pool: Pool, collection_id: int) -> AsyncIterator[Asyn
     A connection of its own, in the simple protocol, as in standard.corpus.lock. It waits in the queue of the lock, so
     that writers who come later do not overtake it. Raises Overloaded where those before do not end.
     """
-    url = pool.conninfo
-    if not isinstance(url, str):
-        raise TypeError("a pool of make_pool has a plain URL")
     with translated_errors():
-        conn = await AsyncConnection.connect(
-            url,
-            autocommit=True,
-            prepare_threshold=None,
-            cursor_factory=AsyncClientCursor,
-            application_name="pointsman-switch",
-            connect_timeout=10,
-        )
+        conn = await connect_beside(pool, "pointsman-switch", simple=True)
         async with conn, conn.transaction():
             try:
                 for key, value in (
