@@ -41,6 +41,7 @@ from standard.corpus.stages.write import write
 from standard.corpus.write import remove_documents
 from standard.database.pool import transaction
 from standard.embedding.protocol import Embedder
+from standard.tasks import task_group
 
 if TYPE_CHECKING:
     from standard.corpus.document import Rejection, SourceDocument
@@ -146,13 +147,10 @@ async def ingest(
             now = await get_collection(pool, tenant, collection_name)
             return await made_again(documents, now, await _embedder(now, embedder, embedder_of), judge, run)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(prepare(pool, collection, source, embedder, settings, judge, run, chunks))
-                group.create_task(embed(collection, embedder, run, chunks, batches.embedded))
-                group.create_task(write(pool, collection, run, batches, report_progress, again))
-        except ExceptionGroup as problems:
-            raise problems.exceptions[0] from None
+        async with task_group() as group:
+            group.create_task(prepare(pool, collection, source, embedder, settings, judge, run, chunks))
+            group.create_task(embed(collection, embedder, run, chunks, batches.embedded))
+            group.create_task(write(pool, collection, run, batches, report_progress, again))
         pruned, skipped = await _prune(pool, collection, run) if settings.prune else (0, "")
         indexed = await index_if_large(pool, run.generation or collection.generation_id, changed=run.passages)
         seconds = loop.time() - began
