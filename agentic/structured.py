@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from standard.domain.answer import Usage
+from standard.unicode import encodable, in_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,20 +59,6 @@ def describe_problems(error: ValidationError) -> str:
     return "; ".join(problems)
 
 
-def storable(value: object) -> object:
-    """A value of JSON with text that has a UTF-8: escapes can spell lone surrogates, which no state could be kept with.
-
-    Raises RecursionError where it is nested too deeply.
-    """
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, list):
-        return [storable(inner) for inner in value]
-    if isinstance(value, dict):
-        return {storable(key): storable(inner) for key, inner in value.items()}
-    return value
-
-
 def _objects(text: str) -> Iterator[dict[str, object]]:
     """Every JSON object of the text, outermost, in order."""
     decoder = json.JSONDecoder()
@@ -79,7 +66,7 @@ def _objects(text: str) -> Iterator[dict[str, object]]:
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
-            value = storable(value)
+            value = in_texts(value, encodable)  # no state could be kept with the lone surrogates that escapes can spell
         except (json.JSONDecodeError, RecursionError):
             at = text.find("{", at + 1)
             continue

@@ -23,6 +23,7 @@ from router.rollout.shadow import Aside, wants_aside
 from router.routing.outcomes import facts_of, verdict
 from router.style import told_of
 from router.telemetry.events import count_event
+from router.telemetry.redaction import tellable
 from standard import spans
 from standard.domain.answer import Answer, Decision, Outcome, Usage
 from standard.domain.errors import (
@@ -281,9 +282,9 @@ class Execution:
                         # Its state may be what it failed of: whoever asks again begins anew.
                         await journal.forget_state(run.tenant, run.request_id)
         except Exception as error:  # noqa: BLE001 - what ended the run must not be hidden by this
-            # Of an error that is not ours its kind alone: a driver's quotes the row that it refused.
-            problem = error.message if isinstance(error, PointsmanError) else type(error).__qualname__
-            _log.warning("the journal could not record how a run ended", request_id=run.request_id, error=problem)
+            _log.warning(
+                "the journal could not record how a run ended", request_id=run.request_id, error=tellable(error)
+            )
 
     def _circumstances(self, policy: Policy) -> Circumstances:
         question = self._question

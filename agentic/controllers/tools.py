@@ -29,7 +29,7 @@ from agentic.prompting import (
 )
 from agentic.replies import Line, closed, first_items
 from agentic.state import Fact
-from agentic.structured import describe_problems, storable
+from agentic.structured import describe_problems
 from standard.citations.quote import QuotedPassage
 from standard.domain.text import UntrustedText
 from standard.llm.protocol import LlmRequest, Message, Purpose, Tool
@@ -37,6 +37,7 @@ from standard.sandbox.guarded_llm import guarded
 from standard.sandbox.prompt import instruction, join
 from standard.sandbox.render import render_notes, with_marker
 from standard.screening import shown_text
+from standard.unicode import encodable, in_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -329,7 +330,7 @@ def _call_action(call: ToolCall) -> tuple[Action, str]:
     if len(call.arguments) > _ARGUMENT_LENGTH:
         return Malformed("the arguments are too long"), ""
     try:
-        arguments = storable(json.loads(call.arguments or "{}"))
+        arguments = in_texts(json.loads(call.arguments or "{}"), encodable)
     except (json.JSONDecodeError, RecursionError):
         return Malformed("the arguments are no JSON"), ""
     try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from router.unicode import encodable
 from standard.domain.errors import InvalidInput
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

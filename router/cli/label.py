@@ -15,9 +15,9 @@ from rich.markup import escape
 from router.cli.options import Json
 from router.cli.output import print_json, results
 from router.settings import load_settings
-from router.unicode import encodable
 from router.written import write_at_once
 from standard.domain.errors import InvalidInput
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

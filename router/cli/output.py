@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from router.cli.inputs import BadLine
-from router.unicode import encodable
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -14,6 +14,7 @@ from router.cli.options import Json
 from router.cli.output import diagnostics, print_json, progress_bar, refuse, results
 from router.settings import load_settings
 from standard.domain.errors import InvalidInput
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,7 +107,7 @@ def _show(report: ScanReport, *, json_output: bool) -> None:
                 "techniques": list(report.techniques),
                 "reason": report.reason,
                 "rules_version": report.rules_version,
-                "canonical": report.canonical.encode("utf-8", "replace").decode(),
+                "canonical": encodable(report.canonical),
             }
         )
         return

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from pointsman.v1 import gateway_pb2
 
-from router.unicode import encodable as text
 from standard.domain import event as events
 from standard.domain.answer import AnswerSource, DecisionReason, Outcome, StopReason
 from standard.domain.question import Route
+from standard.unicode import encodable as text
 
 if TYPE_CHECKING:
     from standard.domain.answer import Answer, Citation, Decision

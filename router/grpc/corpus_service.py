@@ -13,13 +13,13 @@ from router.grpc.errors import abort
 from router.grpc.reembed_calls import ReembeddingCalls
 from router.grpc.validate import collection_name, question_text, to_filter, to_top_k
 from router.tables import tables_on_page
-from router.unicode import encodable as text
 from standard.corpus import collections, documents
 from standard.corpus.document import SourceDocument
 from standard.corpus.style import answer_style
 from standard.domain.errors import AlreadyExists, DeadlineExceeded, InvalidInput, PointsmanError
 from standard.domain.passage import Scope
 from standard.screening import presentable
+from standard.unicode import encodable as text
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -10,9 +10,9 @@ from pointsman.v1 import corpus_pb2, corpus_pb2_grpc
 from router.grpc.errors import abort
 from router.grpc.validate import collection_name, question_text
 from router.reembed import Wanted
-from router.unicode import encodable as text
 from standard.corpus.reembed.compare import Asked
 from standard.domain.errors import InvalidInput
+from standard.unicode import encodable as text
 
 if TYPE_CHECKING:
     import datetime as dt

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic_core import from_json
 
 from router.http.errors import BodyTooLarge, SlowSender, UnsupportedType
-from router.unicode import encodable
 from standard.domain.errors import InvalidInput
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from router.unicode import encodable
 from standard.domain import event as events
 from standard.domain.answer import Answer, Citation
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from standard.domain.event import EventBody

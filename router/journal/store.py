@@ -18,10 +18,10 @@ from psycopg.types.json import Jsonb
 
 from router.journal.codec import Consent, EventCodec, redact
 from router.journal.finished import FinishedRun, finished_run
-from router.unicode import encodable
 from standard.database.pool import connection, the_row, transaction
 from standard.domain.errors import NotFound, Unavailable
 from standard.domain.event import Event
+from standard.unicode import encodable, in_texts, storable
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -144,7 +144,7 @@ class Journal:
                     body_hash,
                     owner,
                     self._lease,
-                    None if question is None else Jsonb(without_nul(question)),
+                    None if question is None else Jsonb(in_texts(question, storable)),
                     session_id,
                     session_id,
                 ),
@@ -199,7 +199,7 @@ class Journal:
         async with connection(self._pool) as conn:
             await conn.execute(
                 "update run set question = question || %s where run_id = %s and owner = %s and question is not null",
-                (Jsonb(without_nul(values)), run.run_id, run.owner),
+                (Jsonb(in_texts(values, storable)), run.run_id, run.owner),
             )
 
     async def session(
@@ -394,14 +394,3 @@ async def _delete_checkpoints(conn: Connection, threads: list[str]) -> None:
         return
     for table in ("checkpoint_writes", "checkpoint_blobs", "checkpoints"):
         await conn.execute(SQL("delete from {} where thread_id = any(%s)").format(Identifier(table)), (threads,))
-
-
-def without_nul(value: Any) -> Any:  # noqa: ANN401 - JSON values
-    """JSON values with text that PostgreSQL can hold: no NUL, no lone surrogates."""
-    if isinstance(value, str):
-        return encodable(value).replace("\x00", "\ufffd")
-    if isinstance(value, dict):
-        return {key: without_nul(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [without_nul(inner) for inner in value]
-    return value

@@ -20,12 +20,13 @@ from router.decide import Rollout
 from router.evaluation.answers.scoring import f1
 from router.journal.codec import kept
 from router.rollout.place import shadow_place
-from router.unicode import encodable
+from router.telemetry.redaction import tellable
 from standard.database.pool import connection
 from standard.domain.answer import Outcome
 from standard.domain.errors import PointsmanError
 from standard.domain.event import SufficiencyJudged
 from standard.domain.question import Route
+from standard.unicode import storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,9 +106,9 @@ class Shadow:
             body = await self._compared(aside)
             await self._store(aside.run_id, body)
         except Exception as error:  # noqa: BLE001 - the edge of an aside: nobody waits for it
-            # Of an error that is not ours its kind alone: a driver's quotes the row that it refused.
-            problem = error.message if isinstance(error, PointsmanError) else type(error).__qualname__
-            _log.warning("an answer aside could not be kept", request_id=aside.question.request_id, error=problem)
+            _log.warning(
+                "an answer aside could not be kept", request_id=aside.question.request_id, error=tellable(error)
+            )
         finally:
             self._places += 1
 
@@ -156,7 +157,7 @@ def compared(answer: Answer, aside: RouteResult, consent: Consent) -> dict[str, 
         "stop_reason": aside.stop_reason.value,
         "steps": aside.steps,
         "usage": asdict(aside.usage),
-        "text": encodable(kept(aside.text, consent)).replace("\x00", "\ufffd"),
+        "text": storable(kept(aside.text, consent)),
         "answered": is_answered(aside.outcome),
         "word_f1": f1(aside.text, [answer.text]),
         "document_overlap": len(ours & theirs) / len(together) if together else None,

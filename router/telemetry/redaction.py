@@ -116,6 +116,11 @@ class Redaction:
         return "".join(_without_messages(found, set()))
 
 
+def tellable(error: BaseException) -> str:
+    """What a log may say of an error: the message of ours, of others the kind, for a driver quotes what it refused."""
+    return error.message if isinstance(error, PointsmanError) else type(error).__qualname__
+
+
 def redaction(consent: Consent, secrets: tuple[str, ...] = ()) -> Redaction:
     """The processor for these secrets and for what is known to be one wherever it stands."""
     given = [re.escape(secret) for secret in sorted(secrets, key=len, reverse=True)]

@@ -16,6 +16,7 @@ from psycopg import sql
 
 from standard.corpus.collections import partition
 from standard.database.pool import connection, limit_statements, transaction
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,7 +101,7 @@ def scan_record(verdict: ScanVerdict) -> dict[str, object]:
         return {}
     return {
         "techniques": verdict.techniques,
-        "reason": verdict.reason.encode("utf-8", "replace").decode().replace("\x00", ""),
+        "reason": encodable(verdict.reason).replace("\x00", ""),
         "rules_version": verdict.rules_version,
     }
 

@@ -15,6 +15,7 @@ from standard.llm.capabilities import Feature
 from standard.llm.protocol import ToolCall
 from standard.llm.reasoning import ReasoningFilter
 from standard.llm.tokens import estimate_tokens
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,7 @@ def request_body(request: LlmRequest, model: str, features: frozenset[Feature], 
 
 
 def _message(message: Message, *, with_tools: bool) -> dict[str, object]:
-    content = message.content.value.encode("utf-8", "replace").decode()
+    content = encodable(message.content.value)
     if message.role == "tool" and with_tools:
         return {"role": "tool", "tool_call_id": message.tool_call_id, "content": content}
     if message.role == "tool":

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from router.http.contract.template import Values, render, render_text
 from router.http.openai_chat import content_of, step_line
 from router.http.wire import sse_frame, sse_text, to_json_bytes
-from router.unicode import encodable
 from standard.domain.event import CitationMade, Completed, TokenEmitted
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

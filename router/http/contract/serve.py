@@ -25,10 +25,10 @@ from router.http.contract.frames import (
 )
 from router.http.contract.template import Values, render, render_text
 from router.http.wire import JSON, read_json, to_json_bytes, while_present
-from router.unicode import encodable
 from standard.domain.errors import InvalidInput, PointsmanError
 from standard.screening import presentable
 from standard.tasks import task_group
+from standard.unicode import encodable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

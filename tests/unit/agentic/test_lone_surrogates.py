@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentic.structured import parse_reply, storable
+from agentic.structured import parse_reply
+from standard.unicode import encodable, in_texts
 
 _TEXT = st.text(st.characters(exclude_categories=()))
 _JSON = st.recursive(
@@ -27,7 +28,7 @@ class Shape(BaseModel):
 
 @given(_JSON)
 def test_a_value_of_any_json_has_a_utf8(value: object) -> None:
-    json.dumps(storable(value), ensure_ascii=False).encode("utf-8")
+    json.dumps(in_texts(value, encodable), ensure_ascii=False).encode("utf-8")
 
 
 def test_a_lone_surrogate_in_a_reply_is_read_as_a_question_mark() -> None:
