@@ -214,5 +214,9 @@ def measured(name: str, began_ns: int, attributes: Mapping[str, Value] = _NONE) 
 
 def exemplar() -> dict[str, str] | None:
     """What joins a measurement to the trace that it was made in: its ids, None where it is not recorded."""
-    span = recording()
-    return None if span is None else {"trace_id": span.trace_id, "span_id": span.span_id}
+    return exemplar_of(_current.get())
+
+
+def exemplar_of(span: Span | None) -> dict[str, str] | None:
+    """The same of a span that is at hand."""
+    return {"trace_id": span.trace_id, "span_id": span.span_id} if span is not None and span.recording else None

@@ -120,9 +120,8 @@ def in_turn(scores: NDArray[np.float64], adds: NDArray[np.float64], documents: S
     `adds` (n, t) is what each term gave to a row's score; once a row is taken, its terms give nothing to those after
     it. Only the first passage of each document, and only the first TURNS, are taken so; the rest follow by score.
     """
-    left, rest, taken = list(range(len(scores))), set(range(len(scores))), list[int]()
-    adds = adds.copy()
-    scores = scores.copy()
+    left, taken = list(range(len(scores))), list[int]()
+    adds, scores = adds.copy(), scores.copy()
     while left and len(taken) < TURNS:
         row = left[int(np.argmax(scores[left]))]
         taken.append(row)
@@ -130,7 +129,7 @@ def in_turn(scores: NDArray[np.float64], adds: NDArray[np.float64], documents: S
         given = adds[row] > 0.0
         scores -= adds[:, given].sum(axis=1)
         adds[:, given] = 0.0
-    rest -= set(taken)
+    rest = set(range(len(scores))).difference(taken)
     return taken + sorted(rest, key=lambda row: (-scores[row], row))
 
 

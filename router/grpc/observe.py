@@ -23,6 +23,7 @@ from router.grpc.wrapping import WrapHandlers
 from router.telemetry.calls import TRACE_ID, Calls
 from standard import semconv
 from standard.domain.errors import InvalidInput
+from standard.spans import exemplar_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -154,10 +155,7 @@ class ObserveRpcs(WrapHandlers):
     ) -> None:
         seconds = time.perf_counter() - started
         span = None if call is None else call.span
-        if span is not None and span.recording:
-            method.seconds.observe(seconds, {"trace_id": span.trace_id, "span_id": span.span_id})
-        else:
-            method.seconds.observe(seconds)
+        method.seconds.observe(seconds, exemplar_of(span))
         if isinstance(error, asyncio.CancelledError | GeneratorExit):  # the caller left, or its deadline passed
             left = context.time_remaining()
             code = "DeadlineExceeded" if left is not None and left <= 0.0 else "Canceled"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.telemetry.calls import TRACE_ID, Calls
 from standard import semconv
+from standard.spans import exemplar_of
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
@@ -68,14 +69,12 @@ class ObserveHttp:
         started = call.started if call is not None else 0.0
         seconds = time.perf_counter() - started
         span = None if call is None else call.span
-        traced = None
         if span is not None and span.recording:
-            traced = {"trace_id": span.trace_id, "span_id": span.span_id}
             if reply.status:
                 span.set(semconv.HTTP_STATUS, reply.status)
             span.set(semconv.URL_PATH, request.scope["path"][:256])
         if self._metrics is not None:
-            self._count(request, served, status, seconds if call is not None else None, traced)
+            self._count(request, served, status, seconds if call is not None else None, exemplar_of(span))
         if call is not None:
             fault = status if status == BROKEN or (not ended and reply.status >= 500) else ""
             self._calls.end(call, status, seconds, fault=fault, refused=bool(ended) or reply.status >= 400)
